@@ -1,0 +1,101 @@
+# mrguard. `make help` lists the targets.
+#
+# Two variants are built side by side under build/: plain (gcc) and san (clang with AddressSanitizer,
+# UndefinedBehaviorSanitizer and LeakSanitizer), so both compilers see every file with the strict flags.
+
+BUILD ?= build
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+FLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Iinclude -g -fPIC -fvisibility=hidden -pthread $(CFLAGS)
+LIBS := -lrdmacm -libverbs
+
+CC_plain ?= gcc
+FLAGS_plain := -O2 -D_FORTIFY_SOURCE=2
+CC_san ?= clang
+FLAGS_san := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+
+SOURCES := $(wildcard src/*.c)
+UNIT := $(wildcard tests/unit/*.c) $(wildcard tests/stub/*.c)
+RXE := $(wildcard tests/rxe/*.c)
+EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
+HEADERS := $(wildcard include/mrguard/*.h)
+VARIANTS := plain san
+
+.PHONY: all packages have check demo bench-quick unit rxe format clean help
+all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
+
+# One variant: its library, its tests, its examples.
+define variant
+$(BUILD)/$1/obj/%.o: %.c
+	@mkdir -p $$(@D)
+	$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests/stub -MMD -MP -c $$< -o $$@
+
+$(BUILD)/$1/libmrguard.a: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o)
+	@rm -f $$@
+	ar rcs $$@ $$^
+
+$(BUILD)/$1/libmrguard.so.0: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o) src/mrguard.map
+	$(CC_$1) $(FLAGS_$1) -shared -Wl,-soname,libmrguard.so.0 -Wl,--version-script=src/mrguard.map \
+	  -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now $(SOURCES:%.c=$(BUILD)/$1/obj/%.o) $(LIBS) -o $$@
+
+$(BUILD)/$1/libmrguard.so: $(BUILD)/$1/libmrguard.so.0
+	ln -sf libmrguard.so.0 $$@
+
+$(BUILD)/$1/unit: $(UNIT:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
+	$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
+
+$(BUILD)/$1/rxe: $(RXE:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
+	$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
+
+$(EXAMPLES:%=$(BUILD)/$1/%): $(BUILD)/$1/%: $(BUILD)/$1/obj/examples/%.o $(BUILD)/$1/libmrguard.so
+	$(CC_$1) $(FLAGS_$1) $$< -L$(BUILD)/$1 -lmrguard $(LIBS) -Wl,-rpath,'$$$$ORIGIN' -o $$@
+
+-include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(EXAMPLES:%=examples/%.c))
+endef
+$(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
+.SECONDARY:
+
+# `make PACKAGES=have ...` skips this where the machine has its packages otherwise.
+packages: ## install the missing ones of .ci/packages.txt (root, Debian 12)
+ifneq ($(PACKAGES),have)
+	@.ci/install-packages
+endif
+
+BUILT := $(foreach v,$(VARIANTS),$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(EXAMPLES:%=$(BUILD)/$v/%))
+
+have: $(BUILT) $(BUILD)/bench/bench
+
+check: packages ## build and run everything: the tests' last line is "N passed, N failed" (5 min; the first time 8)
+	@$(MAKE) --no-print-directory -j2 have
+	@BUILD=$(BUILD) tests/check
+
+unit: packages ## the unit tests alone, native, plain (10 s)
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/unit
+	$(BUILD)/plain/unit
+
+rxe: packages ## the tests over soft-RoCE alone, plain (1 min)
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/rxe
+	tests/guest/rxe-run -- $(BUILD)/plain/rxe
+
+demo: packages ## serve a file by RDMA READ, then show what is refused; FILE=... (1 min)
+	@$(MAKE) --no-print-directory -j2 all
+	@BUILD=$(BUILD) FILE='$(FILE)' examples/demo
+
+bench-quick: packages ## instructions and bytes of mrguard beside raw verbs, into build/bench/results.json (40 s)
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/bench/bench
+	@BUILD=$(BUILD) tests/bench/run
+
+$(BUILD)/bench/bench: tests/bench/bench.c $(BUILD)/plain/obj/tests/stub/stub.o $(BUILD)/plain/libmrguard.a
+	@mkdir -p $(@D)
+	$(CC_plain) $(FLAGS) $(FLAGS_plain) -Isrc -Itests/stub $^ $(LIBS) -o $@
+
+format: ## format every C file in place (clang-format 14)
+	clang-format -i $(SOURCES) $(HEADERS) $(wildcard src/*.h tests/*/*.[ch] examples/*.[ch])
+
+clean: ## remove what was built; the guest's kernel stays
+	rm -rf $(BUILD)/plain $(BUILD)/san $(BUILD)/bench $(BUILD)/test
+
+help: ## list the targets and what they cost
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14

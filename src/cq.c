@@ -1,0 +1,156 @@
+#include "cq.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "api.h"
+#include "comp_channel.h"
+#include "context.h"
+#include "queue.h"
+#include "verbs.h"
+
+/* An event that was got uses its CQ until it is acknowledged. */
+static enum rule cq_busy(struct slot *slot, char *why, size_t size)
+{
+    unsigned int unacked = atomic_load(&cq_of(slot)->unacked);
+    if (!unacked)
+        return RULE_NONE;
+    snprintf(why, size, "%u completion events of this CQ were got and not acknowledged", unacked);
+    return RULE_UNACKED_EVENT;
+}
+
+/* The channel goes after its CQ; where it is refused, the next try begins with it. */
+static int cq_release(struct slot *slot)
+{
+    struct cq *cq = cq_of(slot);
+    pthread_mutex_lock(&cq->base.lock); /* a poller that came before the close has left */
+    pthread_mutex_unlock(&cq->base.lock);
+    int error = cq->raw ? verbs.destroy_cq(cq->raw) : 0;
+    if (error)
+        return error;
+    cq->raw = NULL;
+    return cq->own_channel ? verbs.destroy_comp_channel(cq->own_channel) : 0;
+}
+
+static const struct class cq_class = {
+    .type = TYPE_CQ, .edges = 3, .body_size = sizeof(struct cq), .busy = cq_busy, .release = cq_release};
+
+/* What a CQ is made of; tokens of live objects. */
+struct cq_parts {
+    token device;
+    token id;      /* whose own it is; 0: the caller's */
+    token channel; /* where its events go; 0: nowhere, or to a channel of its own */
+    int cqe;
+    int comp_vector;
+    void *context; /* the caller's */
+};
+
+/* The raw CQ's context is our handle, so that an event finds its CQ. */
+static int cq_make(struct slot *slot, const struct cq_parts *parts)
+{
+    struct cq *cq = cq_of(slot);
+    struct ibv_context *raw = context_of(slot_at(parts->device))->raw;
+    struct ibv_comp_channel *channel = parts->channel ? comp_channel_of(slot_at(parts->channel))->raw : NULL;
+    if (parts->id && !(channel = cq->own_channel = verbs.create_comp_channel(raw)))
+        return -1;
+    cq->raw = verbs.create_cq(raw, parts->cqe, slot_handle(slot), channel, parts->comp_vector);
+    if (cq->raw)
+        return 0;
+    int error = errno;
+    if (cq->own_channel)
+        verbs.destroy_comp_channel(cq->own_channel);
+    return errno = error, -1;
+}
+
+static token cq_new(const struct cq_parts *parts, const struct here *here)
+{
+    token parents[] = {parts->device, parts->id, parts->channel};
+    struct slot *slot = object_new(&cq_class, here->site, parents, 3);
+    if (!slot)
+        return object_refuse_new(&cq_class, here), 0;
+    struct cq *cq = cq_of(slot);
+    cq->raw = NULL;
+    cq->own_channel = NULL;
+    cq->context = parts->context;
+    atomic_store(&cq->unacked, 0);
+    if (!cq_make(slot, parts))
+        return handle_token(object_publish(slot));
+    object_abandon(slot);
+    failed_below(errno);
+    return 0;
+}
+
+token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here)
+{
+    int entries = cqe < 1 ? 1 : cqe > INT_MAX ? INT_MAX : (int)cqe;
+    struct cq_parts parts = {.device = device, .id = slot_token(id), .cqe = entries};
+    return cq_new(&parts, here);
+}
+
+static token create_cq(struct slot *device, struct slot *channel, const struct cq_parts *parts, const struct here *here)
+{
+    if (parts->cqe < 1)
+        return refuse(RULE_BAD_ARGUMENT, here, NULL, "a CQ of %d entries", parts->cqe), 0;
+    if (channel && object_parent(channel, TYPE_CONTEXT) != device)
+        return refuse(RULE_WRONG_PD, here, channel, "the completion channel is on another device than the CQ"), 0;
+    return cq_new(parts, here);
+}
+
+API(mrg_cq *, mrg_create_cq, (mrg_context * device, int cqe, void *context, mrg_comp_channel *channel, int comp_vector),
+    (device, cqe, context, channel, comp_vector))
+{
+    struct slot *on = object_enter(device, TYPE_CONTEXT, HERE);
+    if (!on)
+        return NULL;
+    struct slot *to = channel ? object_enter(channel, TYPE_COMP_CHANNEL, HERE) : NULL;
+    struct cq_parts parts = {handle_token(device), 0, handle_token(channel), cqe, comp_vector, context};
+    token cq = channel && !to ? 0 : create_cq(on, to, &parts, HERE);
+    if (to)
+        object_exit(to);
+    object_exit(on);
+    return (mrg_cq *)(uintptr_t)cq;
+}
+
+API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
+{
+    return object_destroy(cq, TYPE_CQ, HERE);
+}
+
+/* Hands out what is ours or foreign; drops what is late. How many are left in wc. */
+static int keep_current(struct ibv_wc *wc, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        if (borrow_end(&wc[i]) == COMPLETION_LATE)
+            continue;
+        if (kept != i)
+            wc[kept] = wc[i];
+        kept++;
+    }
+    return kept;
+}
+
+int cq_poll(struct slot *slot, int count, struct ibv_wc *wc)
+{
+    struct cq *cq = cq_of(slot);
+    int got, kept;
+    do {
+        pthread_mutex_lock(&cq->base.lock);
+        got = cq->raw ? verbs.poll_cq(cq->raw, count, wc) : 0;
+        pthread_mutex_unlock(&cq->base.lock);
+        kept = got > 0 ? keep_current(wc, got) : got;
+    } while (got > 0 && !kept);
+    return kept;
+}
+
+API(int, mrg_poll_cq, (mrg_cq * handle, int count, struct ibv_wc *wc), (handle, count, wc))
+{
+    struct slot *slot = slot_find(handle, TYPE_CQ);
+    if (!slot)
+        return refuse_handle(handle, TYPE_CQ, HERE);
+    if (count < 1 || !wc)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "room for %d completions at %p", count, (void *)wc);
+    int got = cq_poll(slot, count, wc);
+    return got < 0 ? failed_below(errno) : got;
+}

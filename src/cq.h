@@ -1,0 +1,28 @@
+/* Completion queues. One that is made for an id has a completion channel of its own. */
+#ifndef MRG_CQ_H
+#define MRG_CQ_H
+
+#include <infiniband/verbs.h>
+
+#include "registry.h"
+
+struct cq {
+    struct body base; /* its lock: one poller at a time */
+    struct ibv_cq *raw;
+    void *context;                        /* the caller's */
+    struct ibv_comp_channel *own_channel; /* for waiting, where the CQ was made for an id; else NULL */
+    _Atomic unsigned int unacked;         /* events got and not acknowledged */
+};
+
+static inline struct cq *cq_of(const struct slot *slot)
+{
+    return (struct cq *)slot->hot.body;
+}
+
+/* A CQ of an id's own, with a channel to wait on. Its token; 0 and errno. */
+token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here);
+
+/* Takes up to count completions, as mrg_poll_cq; -1 where the provider fails. */
+int cq_poll(struct slot *slot, int count, struct ibv_wc *wc);
+
+#endif

@@ -1,0 +1,234 @@
+#include "finding.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <mrguard/report.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "options.h"
+
+#define SITE_TEXT_MAX 256
+
+/* The last finding of the thread, with the text that it points to. */
+static _Thread_local struct {
+    struct mrg_finding finding;
+    bool valid;
+    char call[64];
+    char message[512];
+    char object[128];
+    char made[SITE_TEXT_MAX];
+    char misused[SITE_TEXT_MAX];
+} last;
+
+static _Atomic uint64_t counts[RULE_COUNT];
+
+static struct {
+    _Atomic(mrg_finding_handler *) handler;
+    _Atomic(void *) arg;
+} handler;
+
+void call_name(char *buf, size_t size, const char *function)
+{
+    size_t length = strlen(function);
+    if (length > 3 && !strcmp(function + length - 3, "_at"))
+        length -= 3;
+    snprintf(buf, size, "%.*s", (int)length, function);
+}
+
+/* The module may have been unloaded since: a literal is only read where some module is mapped now. */
+void site_print(char *buf, size_t size, const char *site)
+{
+    uintptr_t address = (uintptr_t)site & ~((uintptr_t)1 << 63);
+    Dl_info info;
+    if (!site) {
+        snprintf(buf, size, "(unknown)");
+    } else if (!dladdr((const void *)address, &info)) {
+        snprintf(buf, size, "(in a module that is no longer loaded)");
+    } else if (address == (uintptr_t)site) {
+        snprintf(buf, size, "%.200s", site);
+    } else {
+        const char *slash = strrchr(info.dli_fname, '/');
+        snprintf(buf, size, "%s+0x%" PRIxPTR "%s%s", slash ? slash + 1 : info.dli_fname,
+                 address - (uintptr_t)info.dli_fbase, info.dli_sname ? " in " : "",
+                 info.dli_sname ? info.dli_sname : "");
+    }
+}
+
+void object_print(char *buf, size_t size, const struct slot *slot)
+{
+    if (slot_type(slot) == TYPE_MR)
+        snprintf(buf, size, "MR [0x%" PRIx64 ", +%" PRIu64 ")", slot->hot.addr, slot->hot.length);
+    else
+        snprintf(buf, size, "%s", type_name(slot_type(slot)));
+}
+
+/*
+ * A service that retries a refused call in a loop must not drown its log: a rule at a site is printed the
+ * 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. Collisions share a count.
+ */
+static uint64_t turn_to_print(enum rule rule, const char *site)
+{
+    static _Atomic uint64_t seen[1024];
+    uint64_t hash = ((uint64_t)(uintptr_t)site + (uint64_t)rule) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t n = atomic_fetch_add_explicit(&seen[hash >> 54], 1, memory_order_relaxed) + 1;
+    uint64_t step = 1;
+    while (step * 10 <= n)
+        step *= 10;
+    return n == step ? n : 0;
+}
+
+static void print_text(const struct mrg_finding *f, uint64_t times)
+{
+    char text[SITE_TEXT_MAX * 6];
+    size_t n = 0;
+#define PUT(...)                                                     \
+    do {                                                             \
+        int more = snprintf(text + n, sizeof text - n, __VA_ARGS__); \
+        n = more < 0 ? n : n + (size_t)more;                         \
+        n = n < sizeof text ? n : sizeof text - 1;                   \
+    } while (0)
+    PUT("mrguard: %s: ", f->rule);
+    if (f->call)
+        PUT("%s: ", f->call);
+    PUT("%s\n", f->message);
+    if (f->misused)
+        PUT("    at        %s%s", f->misused, times > 1 ? "" : "\n");
+    if (f->misused && times > 1)
+        PUT("   (%" PRIu64 " times so far)\n", times);
+    if (f->made)
+        PUT("    made at   %s   %s\n", f->made, f->object ? f->object : "");
+    PUT("    hint      %s\n", f->hint);
+#undef PUT
+    for (size_t done = 0; done < n;) {
+        ssize_t written = write(options()->output, text + done, n - done);
+        if (written < 0 && errno != EINTR)
+            return;
+        done += written > 0 ? (size_t)written : 0;
+    }
+}
+
+static void describe(enum rule rule, int error, const struct here *here, const struct slot *object, const char *made)
+{
+    struct mrg_finding *f = &last.finding;
+    *f = (struct mrg_finding){
+        .rule = rule_texts[rule].name,
+        .error = error,
+        .message = last.message,
+        .hint = rule_texts[rule].hint,
+    };
+    if (here) {
+        call_name(last.call, sizeof last.call, here->call);
+        site_print(last.misused, sizeof last.misused, here->site);
+        f->call = last.call;
+        f->misused = last.misused;
+    }
+    if (object) {
+        object_print(last.object, sizeof last.object, object);
+        f->object = last.object;
+        made = object->cold.site;
+    }
+    if (made) {
+        site_print(last.made, sizeof last.made, made);
+        f->made = last.made;
+    }
+}
+
+/* Counts, hands out, prints. The handler sees every finding; it may call the library again. */
+static void publish(enum rule rule, const char *site)
+{
+    atomic_fetch_add_explicit(&counts[rule], 1, memory_order_relaxed);
+    last.valid = true;
+    mrg_finding_handler *call = atomic_load(&handler.handler);
+    uint64_t times = turn_to_print(rule, site);
+    if (call)
+        call(&last.finding, atomic_load(&handler.arg));
+    else if (times)
+        print_text(&last.finding, times);
+    if (options()->policy == POLICY_ABORT)
+        abort();
+}
+
+static int refuse_va(int error, enum rule rule, const struct here *here, const struct slot *object, const char *format,
+                     va_list args)
+{
+    vsnprintf(last.message, sizeof last.message, format, args);
+    describe(rule, error, here, object, NULL);
+    publish(rule, here->site);
+    errno = error;
+    return -1;
+}
+
+int refuse(enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    refuse_va(rule_texts[rule].error, rule, here, object, format, args);
+    va_end(args);
+    return -1;
+}
+
+int refuse_with(int error, enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    refuse_va(error, rule, here, object, format, args);
+    va_end(args);
+    return -1;
+}
+
+void finding_note(enum rule rule, const char *made, const char *format, ...)
+{
+    int saved = errno;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last.message, sizeof last.message, format, args);
+    va_end(args);
+    describe(rule, 0, NULL, NULL, made);
+    publish(rule, made);
+    errno = saved;
+}
+
+int refuse_handle(const void *handle, enum type type, const struct here *here)
+{
+    const char *phrase;
+    enum rule rule = handle_fault(handle, type, &phrase);
+    const char *name = type_name(type);
+    return refuse(rule, here, NULL, "the %s %p %s", name, handle, phrase);
+}
+
+int failed_below(int error)
+{
+    last.valid = false;
+    errno = error;
+    return -1;
+}
+
+uint64_t finding_count(enum rule rule)
+{
+    return atomic_load_explicit(&counts[rule], memory_order_relaxed);
+}
+
+uint64_t finding_total(void)
+{
+    uint64_t total = 0;
+    for (enum rule rule = RULE_NONE; rule < RULE_COUNT; rule++)
+        total += finding_count(rule);
+    return total;
+}
+
+const struct mrg_finding *mrg_last_finding(void)
+{
+    return last.valid ? &last.finding : NULL;
+}
+
+void mrg_set_finding_handler(mrg_finding_handler *call, void *arg)
+{
+    atomic_store(&handler.handler, NULL); /* nobody meets the new function with the old argument */
+    atomic_store(&handler.arg, arg);
+    atomic_store(&handler.handler, call);
+}

@@ -1,0 +1,195 @@
+#include "id.h"
+
+#include <errno.h>
+
+#include "api.h"
+#include "channel.h"
+#include "context.h"
+#include "pd.h"
+#include "verbs.h"
+
+static int id_release(struct slot *slot)
+{
+    return verbs.destroy_id(id_of(slot)->raw) ? errno : 0;
+}
+
+static void id_gone(struct slot *slot)
+{
+    token pd = id_of(slot)->request_pd;
+    if (pd)
+        object_unref(slot_at(pd), pd, &(struct here){slot->cold.site, "mrg_destroy_ep"});
+}
+
+static const struct class id_class = {
+    .type = TYPE_ID, .edges = 2, .body_size = sizeof(struct id), .release = id_release, .gone = id_gone};
+
+struct slot *id_embryo(token channel, void *context, const struct here *here)
+{
+    struct slot *slot = object_new(&id_class, here->site, &channel, 1);
+    if (!slot)
+        return object_refuse_new(&id_class, here), NULL;
+    struct id *id = id_of(slot);
+    id->raw = NULL;
+    id->context = context;
+    id->synchronous = !channel;
+    id->connected = false;
+    id->device_pd = id->registration_pd = id->qp = 0;
+    id->cqs[0] = id->cqs[1] = 0;
+    id->has_request_attr = false;
+    id->request_pd = 0;
+    id->private_length = 0;
+    return slot;
+}
+
+mrg_id *id_publish(struct slot *slot, struct rdma_cm_id *raw)
+{
+    id_of(slot)->raw = raw;
+    raw->context = slot_handle(slot);
+    return object_publish(slot);
+}
+
+/* Life */
+
+static int create_id(struct slot *channel, mrg_id **ret, void *context, enum rdma_port_space ps,
+                     const struct here *here)
+{
+    struct slot *slot = id_embryo(channel ? slot_token(channel) : 0, context, here);
+    if (!slot)
+        return -1;
+    struct rdma_cm_id *raw;
+    if (verbs.create_id(channel ? channel_of(channel)->raw : NULL, &raw, NULL, ps)) {
+        object_abandon(slot);
+        return failed_below(errno);
+    }
+    *ret = id_publish(slot, raw);
+    return 0;
+}
+
+API(int, mrg_create_id, (mrg_channel * channel, mrg_id **ret, void *context, enum rdma_port_space ps),
+    (channel, ret, context, ps))
+{
+    if (!ret)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "ret is NULL");
+    struct slot *parent = channel ? object_enter(channel, TYPE_CHANNEL, HERE) : NULL;
+    if (channel && !parent)
+        return -1;
+    int result = create_id(parent, ret, context, ps, HERE);
+    if (parent)
+        object_exit(parent);
+    return result;
+}
+
+API(int, mrg_destroy_id, (mrg_id * id), (id))
+{
+    return object_destroy(id, TYPE_ID, HERE);
+}
+
+/* The device */
+
+token id_device_pd(struct slot *slot, const struct here *here)
+{
+    struct id *id = id_of(slot);
+    pthread_mutex_lock(&id->base.lock);
+    token pd = id->device_pd;
+    if (!pd && id->raw->verbs) {
+        pd = context_join_device_pd(slot, ID_EDGE_DEVICE_PD, id->raw->verbs, here);
+        id->device_pd = id->registration_pd = pd;
+        if (pd)
+            id->raw->pd = pd_of(slot_at(pd))->raw;
+    } else if (!pd) {
+        refuse(RULE_NO_PD, here, slot,
+               "the id has no device: it is not bound or resolved yet, or listens on any address");
+    }
+    pthread_mutex_unlock(&id->base.lock);
+    return pd;
+}
+
+token id_find_device_pd(mrg_id *handle, const struct here *here)
+{
+    struct slot *slot = object_enter(handle, TYPE_ID, here);
+    if (!slot)
+        return 0;
+    token pd = id_device_pd(slot, here);
+    object_exit(slot);
+    return pd;
+}
+
+API(mrg_pd *, mrg_id_pd, (mrg_id * id), (id))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    token pd = id_device_pd(slot, HERE);
+    if (pd)
+        references_add(slot_at(pd), pd, true); /* its child, the id, keeps it alive */
+    object_exit(slot);
+    return (mrg_pd *)(uintptr_t)pd;
+}
+
+API(mrg_context *, mrg_id_verbs, (mrg_id * id), (id))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    token pd = id_device_pd(slot, HERE);
+    mrg_context *context = pd ? slot_handle(object_parent(slot_at(pd), TYPE_CONTEXT)) : NULL;
+    object_exit(slot);
+    return context;
+}
+
+/* What an id has */
+
+static struct id *look(mrg_id *handle, const struct here *here)
+{
+    struct slot *slot = slot_find(handle, TYPE_ID);
+    if (slot)
+        return id_of(slot);
+    refuse_handle(handle, TYPE_ID, here);
+    return NULL;
+}
+
+API(void *, mrg_id_context, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? found->context : NULL;
+}
+
+API(int, mrg_id_set_context, (mrg_id * id, void *context), (id, context))
+{
+    struct id *found = look(id, HERE);
+    if (!found)
+        return -1;
+    found->context = context;
+    return 0;
+}
+
+API(mrg_channel *, mrg_id_channel, (mrg_id * id), (id))
+{
+    if (!look(id, HERE))
+        return NULL;
+    struct slot *channel = object_parent(slot_at(handle_token(id)), TYPE_CHANNEL);
+    return channel ? slot_handle(channel) : NULL;
+}
+
+API(struct sockaddr *, mrg_id_local_addr, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? rdma_get_local_addr(found->raw) : NULL;
+}
+
+API(struct sockaddr *, mrg_id_peer_addr, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? rdma_get_peer_addr(found->raw) : NULL;
+}
+
+API(const void *, mrg_id_private_data, (mrg_id * id, size_t *length), (id, length))
+{
+    const struct id *found = look(id, HERE);
+    if (!found)
+        return NULL;
+    if (!length)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL"), NULL;
+    *length = found->private_length;
+    return *length ? found->private_data : NULL;
+}

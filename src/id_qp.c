@@ -1,0 +1,180 @@
+/* The QP of an id: made with the CQs that the caller does not bring, and gone with them. */
+#include <errno.h>
+
+#include "api.h"
+#include "context.h"
+#include "cq.h"
+#include "id.h"
+#include "pd.h"
+#include "qp.h"
+
+static bool has_qp(const struct id *id)
+{
+    return id->qp || id->cqs[SEND_QUEUE] || id->cqs[RECV_QUEUE];
+}
+
+struct slot *id_find_qp(mrg_id *handle, const struct here *here)
+{
+    struct slot *slot = slot_find(handle, TYPE_ID);
+    if (!slot)
+        return refuse_handle(handle, TYPE_ID, here), NULL;
+    token qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_acquire);
+    struct slot *found = qp ? slot_find((void *)(uintptr_t)qp, TYPE_QP) : NULL;
+    if (!found)
+        refuse(RULE_NO_QP, here, slot, "the id has no QP");
+    return found;
+}
+
+API(mrg_qp *, mrg_id_qp, (mrg_id * id), (id))
+{
+    struct slot *qp = id_find_qp(id, HERE);
+    return qp ? slot_handle(qp) : NULL;
+}
+
+/* What a QP is to be made of: what the caller named, held for as long, and CQs of the id's own for the rest. */
+struct making {
+    struct qp_parts parts;
+    struct slot *held[3];
+    token own_cqs[QUEUES];
+};
+
+static void forget(struct making *m, bool destroy_cqs, const struct here *here)
+{
+    int saved = errno;
+    for (int i = 0; destroy_cqs && i < QUEUES; i++)
+        if (m->own_cqs[i])
+            object_destroy((void *)(uintptr_t)m->own_cqs[i], TYPE_CQ, here);
+    for (int i = 0; i < 3; i++)
+        if (m->held[i])
+            object_exit(m->held[i]);
+    errno = saved;
+}
+
+static int take_pd(struct making *m, const struct id *id, mrg_pd *pd, const struct here *here)
+{
+    m->parts.pd = id->device_pd;
+    if (!pd)
+        return 0;
+    struct slot *slot = m->held[QUEUES] = object_enter(pd, TYPE_PD, here);
+    if (!slot)
+        return -1;
+    m->parts.pd = handle_token(pd);
+    if (pd_of(slot)->raw->context != id->raw->verbs)
+        return refuse(RULE_WRONG_PD, here, slot, "the PD is on another device than the id");
+    return 0;
+}
+
+static int take_cq(struct making *m, struct slot *slot, int which, const mrg_qp_init_attr *attr, token *ret,
+                   const struct here *here)
+{
+    mrg_cq *cq = which == SEND_QUEUE ? attr->send_cq : attr->recv_cq;
+    struct id *id = id_of(slot);
+    if (cq) {
+        struct slot *held = m->held[which] = object_enter(cq, TYPE_CQ, here);
+        if (!held)
+            return -1;
+        *ret = handle_token(cq);
+        if (cq_of(held)->raw->context == id->raw->verbs)
+            return 0;
+        return refuse(RULE_WRONG_PD, here, held, "the CQ is on another device than the id");
+    }
+    uint32_t cqe = which == SEND_QUEUE ? attr->cap.max_send_wr : attr->cap.max_recv_wr;
+    token context = slot_token(object_parent(slot_at(id->device_pd), TYPE_CONTEXT));
+    *ret = m->own_cqs[which] = cq_new_for_id(slot, context, cqe, here);
+    return *ret ? 0 : -1;
+}
+
+static token make_qp(struct making *m, struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
+{
+    struct id *id = id_of(slot);
+    m->parts.id = slot_token(slot);
+    if (take_pd(m, id, pd, here) || take_cq(m, slot, SEND_QUEUE, attr, &m->parts.send_cq, here) ||
+        take_cq(m, slot, RECV_QUEUE, attr, &m->parts.recv_cq, here))
+        return 0;
+    return qp_new(&m->parts, id->raw, attr, here);
+}
+
+static int create_qp_locked(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
+{
+    struct id *id = id_of(slot);
+    if (has_qp(id))
+        return refuse(RULE_WRONG_STATE, here, slot, "the id has a QP already");
+    struct making m = {0};
+    token qp = make_qp(&m, slot, pd, attr, here);
+    forget(&m, !qp, here);
+    if (!qp)
+        return -1;
+    id->cqs[SEND_QUEUE] = m.own_cqs[SEND_QUEUE];
+    id->cqs[RECV_QUEUE] = m.own_cqs[RECV_QUEUE];
+    atomic_store_explicit(&id->registration_pd, m.parts.pd, memory_order_release);
+    atomic_store_explicit(&id->qp, qp, memory_order_release);
+    return 0;
+}
+
+int id_create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
+{
+    if (!attr)
+        return refuse(RULE_BAD_ARGUMENT, here, slot, "attr is NULL");
+    if (!id_device_pd(slot, here))
+        return -1;
+    pthread_mutex_lock(&id_of(slot)->base.lock);
+    int result = create_qp_locked(slot, pd, attr, here);
+    pthread_mutex_unlock(&id_of(slot)->base.lock);
+    return result;
+}
+
+API(int, mrg_create_qp, (mrg_id * id, mrg_pd *pd, mrg_qp_init_attr *attr), (id, pd, attr))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    int result = id_create_qp(slot, pd, attr, HERE);
+    object_exit(slot);
+    return result;
+}
+
+/*
+ * QP and CQs go together or not at all, as far as rules are concerned: all are claimed before the first is
+ * released. Where the provider refuses one, those after it stay, and the next call goes on with them.
+ */
+static int destroy_qp_locked(struct id *id, const struct here *here)
+{
+    token tokens[] = {id->qp, id->cqs[SEND_QUEUE], id->cqs[RECV_QUEUE]};
+    const int count = sizeof tokens / sizeof *tokens;
+    int closed = 0, released = 0;
+    while (closed < count &&
+           (!tokens[closed] || !object_close(slot_at(tokens[closed]), tokens[closed], 1U << TYPE_QP, here)))
+        closed++;
+    while (closed == count && released < count && (!tokens[released] || !object_release(slot_at(tokens[released]))))
+        released++;
+    /* the one at which releasing stopped has reopened itself */
+    for (int i = closed == count ? released + 1 : 0; i < closed; i++)
+        if (tokens[i])
+            object_reopen(slot_at(tokens[i]), tokens[i]);
+    if (released > 0) {
+        id->qp = 0;
+        id->registration_pd = id->device_pd;
+    }
+    for (int i = 1; i < released; i++)
+        id->cqs[i - 1] = 0;
+    return released == count ? 0 : -1;
+}
+
+int id_destroy_qp(struct slot *slot, const struct here *here)
+{
+    struct id *id = id_of(slot);
+    pthread_mutex_lock(&id->base.lock);
+    int result = destroy_qp_locked(id, here);
+    pthread_mutex_unlock(&id->base.lock);
+    return result;
+}
+
+API(int, mrg_destroy_qp, (mrg_id * id), (id))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    int result = has_qp(id_of(slot)) ? id_destroy_qp(slot, HERE) : refuse(RULE_NO_QP, HERE, slot, "the id has no QP");
+    object_exit(slot);
+    return result;
+}

@@ -1,0 +1,15 @@
+/* Memory regions. Their facts live in the slot's hot line; they have no body. */
+#ifndef MRG_MR_H
+#define MRG_MR_H
+
+#include <infiniband/verbs.h>
+
+#include "check.h"
+#include "registry.h"
+
+static inline struct mr_facts mr_facts(const struct slot *slot)
+{
+    return (struct mr_facts){slot->hot.addr, slot->hot.length, slot->hot.access, slot->hot.pd};
+}
+
+#endif

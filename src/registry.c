@@ -1,0 +1,502 @@
+#include "registry.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHILDREN_NAMED 4
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Set before the first object of the type is published. */
+static const struct class *classes[TYPE_COUNT];
+
+static const struct class *class_of(const struct slot *slot)
+{
+    return classes[slot_type(slot)];
+}
+
+/* Edges */
+
+static struct link *link_named(uint32_t name)
+{
+    return (struct link *)((uint32_t *)slot_table + name);
+}
+
+static uint32_t link_name(const struct link *link)
+{
+    return (uint32_t)((const uint32_t *)link - (const uint32_t *)slot_table);
+}
+
+/* The object that keeps a link. */
+static struct slot *link_child(uint32_t name)
+{
+    struct slot *slot = &slot_table[name / (sizeof(struct slot) / sizeof(uint32_t))];
+    return slot_type(slot) == TYPE_ANNEX ? &slot_table[((struct annex *)slot)->owner] : slot;
+}
+
+/* The link of an edge, for loops over all of them: link is that of the edge before. */
+static inline struct link *link_next(struct slot *child, struct link *link, uint32_t edge)
+{
+    if (edge == 0)
+        return child->cold.up;
+    if (edge == LINKS_IN_SLOT)
+        return ((struct annex *)&slot_table[child->hot.body->annex])->up;
+    return link + 1;
+}
+
+static struct link *link_of(struct slot *child, uint32_t edge)
+{
+    struct link *link = NULL;
+    for (uint32_t i = 0; i <= edge; i++)
+        link = link_next(child, link, i);
+    return link;
+}
+
+static inline void link_enter(struct link *link, struct slot *parent)
+{
+    uint32_t name = link_name(link);
+    uint32_t next = parent->cold.first_child;
+    *link = (struct link){slot_index(parent), next, 0};
+    if (next)
+        link_named(next)->prev = name;
+    parent->cold.first_child = name;
+    atomic_fetch_add(&parent->cold.children, 1);
+}
+
+static inline struct slot *link_leave(struct link *link)
+{
+    struct slot *parent = &slot_table[link->parent];
+    if (link->next)
+        link_named(link->next)->prev = link->prev;
+    if (link->prev)
+        link_named(link->prev)->next = link->next;
+    else
+        parent->cold.first_child = link->next;
+    atomic_fetch_sub(&parent->cold.children, 1);
+    link->parent = 0;
+    return parent;
+}
+
+static bool kept_by_children(const struct slot *slot)
+{
+    return class_of(slot)->body_size && slot->hot.body->kept_by_children;
+}
+
+/*
+ * An object that nothing holds any more is claimed for release: freeing from here on. Marked first and looked at
+ * afterwards, as in object_close.
+ */
+static bool claim_orphan(struct slot *slot)
+{
+    token t = slot_token(slot);
+    enum state held = kept_by_children(slot) ? STATE_LIVE : STATE_DEFERRED;
+    if (!slot_move(slot, t, held, STATE_CLOSING))
+        return false;
+    atomic_thread_fence(memory_order_seq_cst);
+    bool unused = !atomic_load(&slot->cold.children) && !references_count(slot) && !atomic_load(&slot->cold.users);
+    atomic_store(&slot->hot.word, word_with(t, unused ? STATE_FREEING : held));
+    return unused;
+}
+
+/*
+ * Cuts all edges and gives the slot back. Parents that lived only for it are claimed and chained into *orphans by
+ * cold.next, for the caller to release.
+ */
+static void bury(const struct class *class, struct slot *slot, uint32_t *orphans)
+{
+    struct link *link = NULL;
+    for (uint32_t edge = 0; edge < class->edges; edge++) {
+        link = link_next(slot, link, edge);
+        if (!link->parent)
+            continue;
+        struct slot *parent = link_leave(link);
+        if (!atomic_load(&parent->cold.children) && claim_orphan(parent)) {
+            parent->cold.next = *orphans;
+            *orphans = slot_index(parent);
+        }
+    }
+    slot_give(slot, class->type);
+}
+
+static void release_orphans(uint32_t orphans)
+{
+    while (orphans) {
+        struct slot *orphan = &slot_table[orphans];
+        orphans = orphan->cold.next;
+        object_release_late(orphan);
+    }
+}
+
+static void bury_and_release_orphans(const struct class *class, struct slot *slot)
+{
+    uint32_t orphans = 0;
+    pthread_mutex_lock(&lock);
+    bury(class, slot, &orphans);
+    pthread_mutex_unlock(&lock);
+    release_orphans(orphans);
+}
+
+/* Birth */
+
+/*
+ * A child is entered first and its parent looked at afterwards, while a close marks its object first and looks for
+ * children afterwards: one of the two sees the other. 0, or why not: ESTALE, or EAGAIN while a close is looking.
+ */
+static inline int enter(struct link *link, token t)
+{
+    struct slot *parent = slot_at(t);
+    link_enter(link, parent);
+    token word = atomic_load(&parent->hot.word);
+    if (word == word_with(t, STATE_LIVE))
+        return 0;
+    return word == word_with(t, STATE_CLOSING) ? EAGAIN : ESTALE;
+}
+
+static int enter_all(struct slot *child, const token parents[], uint32_t count)
+{
+    struct link *link = NULL;
+    int error = 0;
+    for (uint32_t edge = 0; edge < count && !error; edge++) {
+        link = link_next(child, link, edge);
+        if (parents[edge])
+            error = enter(link, parents[edge]);
+    }
+    return error;
+}
+
+struct slot *object_new(const struct class *class, const char *site, const token parents[], uint32_t count)
+{
+    if (handle_forked())
+        return errno = EPERM, NULL;
+    int error;
+    do {
+        pthread_mutex_lock(&lock);
+        classes[class->type] = class;
+        struct slot *slot = slot_take(class->type, class->body_size, class->edges, site);
+        error = slot ? enter_all(slot, parents, count) : ENOMEM;
+        pthread_mutex_unlock(&lock);
+        if (!error)
+            return slot;
+        if (slot)
+            bury_and_release_orphans(class, slot);
+    } while (error == EAGAIN && !sched_yield());
+    return errno = error, NULL;
+}
+
+int object_refuse_new(const struct class *class, const struct here *here)
+{
+    const char *name = type_name(class->type);
+    if (errno == EPERM)
+        return refuse(RULE_AFTER_FORK, here, NULL, "the parent process has RDMA objects, so this child can make no %s",
+                      name);
+    if (errno == ESTALE)
+        return refuse(RULE_STALE_HANDLE, here, NULL, "another thread is destroying what the new %s would belong to",
+                      name);
+    return failed_below(errno);
+}
+
+void *object_publish(struct slot *slot)
+{
+    token t = slot_token(slot);
+    atomic_store_explicit(&slot->hot.word, word_with(t, STATE_LIVE), memory_order_release);
+    return (void *)(uintptr_t)t;
+}
+
+void *object_publish_kept(struct slot *slot)
+{
+    slot->hot.body->kept_by_children = true;
+    references_drop(slot, slot_token(slot));
+    return object_publish(slot);
+}
+
+/* Death */
+
+void object_abandon(struct slot *slot)
+{
+    int saved = errno;
+    bury_and_release_orphans(class_of(slot), slot);
+    errno = saved;
+}
+
+static size_t put_child(char *buf, size_t size, const struct slot *child, bool first)
+{
+    char object[96];
+    char site[200];
+    object_print(object, sizeof object, child);
+    site_print(site, sizeof site, child->cold.site);
+    int n = snprintf(buf, size, "%s%s made at %s", first ? "" : ", ", object, site);
+    return n < 0 || (size_t)n >= size ? size : (size_t)n;
+}
+
+static enum rule rule_of_child(enum type type)
+{
+    return type == TYPE_MR ? RULE_LEAKED_MR : type == TYPE_EVENT ? RULE_UNACKED_EVENT : RULE_DESTROY_ORDER;
+}
+
+/* Names the children that stand in the way; spare ones do not. Returns the worst rule they break. */
+static enum rule blame_children(struct slot *parent, unsigned int spare, char *why, size_t size)
+{
+    enum rule rule = RULE_NONE;
+    size_t used = 0;
+    uint32_t named = 0;
+    for (uint32_t name = parent->cold.first_child; name && named < CHILDREN_NAMED; name = link_named(name)->next) {
+        struct slot *child = link_child(name);
+        enum type type = slot_type(child);
+        if (spare >> type & 1)
+            continue;
+        if (rule == RULE_NONE)
+            used = (size_t)snprintf(why, size, "still belonging to this %s: ", type_name(slot_type(parent)));
+        if (rule == RULE_NONE || type == TYPE_MR)
+            rule = rule_of_child(type);
+        used += used < size ? put_child(why + used, size - used, child, !named) : 0;
+        named++;
+    }
+    if (named == CHILDREN_NAMED && parent->cold.children > named && used < size)
+        snprintf(why + used, size - used, ", ...");
+    return rule;
+}
+
+static enum rule blame_users(const struct slot *slot, uint32_t users, char *why, size_t size)
+{
+    if (slot_type(slot) == TYPE_MR) {
+        snprintf(why, size, "WRs in flight use this MR in %" PRIu32 " place%s", users, users == 1 ? "" : "s");
+        return RULE_DEREG_IN_FLIGHT;
+    }
+    snprintf(why, size, "another thread is inside a call on this %s", type_name(slot_type(slot)));
+    return RULE_DESTROY_ORDER;
+}
+
+/* Only the one reference of whoever closes, no child, no user. */
+static bool nothing_in_the_way(struct slot *slot, token t)
+{
+    return atomic_load(&slot->cold.references) == references_of(t, 1) && !atomic_load(&slot->cold.children) &&
+           !atomic_load(&slot->cold.users);
+}
+
+/* The object is closing: why it cannot be closed, RULE_NONE where it can. */
+static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, size_t size)
+{
+    const struct class *class = class_of(slot);
+    uint32_t references = references_count(slot);
+    if (references != 1) {
+        snprintf(why, size, "%" PRIu32 " other references to this %s are held: use unref", references - 1,
+                 type_name(class->type));
+        return references ? RULE_DESTROY_ORDER : RULE_STALE_HANDLE;
+    }
+    pthread_mutex_lock(&lock);
+    enum rule rule = blame_children(slot, spare, why, size);
+    pthread_mutex_unlock(&lock);
+    uint32_t users = atomic_load(&slot->cold.users);
+    if (rule == RULE_NONE && users && class->busy)
+        rule = class->busy(slot, why, size);
+    return rule == RULE_NONE && users ? blame_users(slot, users, why, size) : rule;
+}
+
+/*
+ * Marks the object and then looks who is in it; children, users and references enter it and then look at the mark.
+ * So each of them is seen here, or sees the mark: then it waits for the verdict, which comes within moments.
+ */
+int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here)
+{
+    if (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING))
+        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (nothing_in_the_way(slot, t)) {
+        atomic_store_explicit(&slot->hot.word, word_with(t, STATE_FREEING), memory_order_release);
+        return 0;
+    }
+    char why[400];
+    enum rule rule = look_closely(slot, spare, why, sizeof why);
+    atomic_store(&slot->hot.word, word_with(t, rule == RULE_NONE ? STATE_FREEING : STATE_LIVE));
+    if (rule == RULE_STALE_HANDLE)
+        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+    return rule == RULE_NONE ? 0 : refuse(rule, here, slot, "%s", why);
+}
+
+void object_reopen(struct slot *slot, token t)
+{
+    slot_move(slot, t, STATE_FREEING, STATE_LIVE);
+}
+
+/* Whoever lent the memory of an MR gets it back last, when nothing names the MR any more. */
+static __attribute__((noinline)) void bury_and_give_back(const struct class *class, struct slot *slot)
+{
+    struct owner *owner = slot->cold.owner;
+    void *addr = (void *)(uintptr_t)slot->hot.addr;
+    size_t length = slot->hot.length;
+    bury_and_release_orphans(class, slot);
+    owner->release(addr, length, owner->arg);
+    free(owner);
+}
+
+int object_release(struct slot *slot)
+{
+    const struct class *class = class_of(slot);
+    int error = class->release(slot);
+    if (error) {
+        object_reopen(slot, slot_token(slot));
+        return failed_below(error);
+    }
+    if (class->gone)
+        class->gone(slot);
+    if (slot->cold.owner)
+        bury_and_give_back(class, slot);
+    else
+        bury_and_release_orphans(class, slot);
+    return 0;
+}
+
+int object_destroy(const void *handle, enum type type, const struct here *here)
+{
+    struct slot *slot = slot_find(handle, type);
+    if (!slot)
+        return refuse_handle(handle, type, here);
+    if (object_close(slot, handle_token(handle), 0, here))
+        return -1;
+    return object_release(slot);
+}
+
+static bool take_lock_and_claim(struct slot *slot)
+{
+    pthread_mutex_lock(&lock);
+    bool claimed = claim_orphan(slot);
+    pthread_mutex_unlock(&lock);
+    return claimed;
+}
+
+void object_release_late(struct slot *slot)
+{
+    enum type type = slot_type(slot);
+    const char *site = slot->cold.site;
+    if (object_release(slot))
+        finding_note(RULE_LEAKED_MR, site, "the deferred release of this %s failed (%s); it stays as it was",
+                     type_name(type), strerrorname_np(errno));
+}
+
+/* A close that looks is waited for: refused, it would make the object live again. */
+static bool last_reference_gone(struct slot *slot, token t)
+{
+    if (!kept_by_children(slot))
+        while (!slot_move(slot, t, STATE_LIVE, STATE_DEFERRED) && slot_state(slot) == STATE_CLOSING)
+            sched_yield();
+    return take_lock_and_claim(slot);
+}
+
+int object_unref(struct slot *slot, token t, const struct here *here)
+{
+    int64_t left = references_drop(slot, t);
+    if (left < 0)
+        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+    if (left == 0 && last_reference_gone(slot, t))
+        return object_release(slot);
+    return 0;
+}
+
+/* Edges of living objects */
+
+static struct link *link_to(struct slot *child, enum type parent_type)
+{
+    uint32_t edges = class_of(child)->edges;
+    for (uint32_t edge = 0; edge < edges; edge++) {
+        struct link *link = link_of(child, edge);
+        if (link->parent && slot_type(&slot_table[link->parent]) == parent_type)
+            return link;
+    }
+    return NULL;
+}
+
+void object_leave(struct slot *child, enum type parent_type)
+{
+    pthread_mutex_lock(&lock);
+    struct link *link = link_to(child, parent_type);
+    struct slot *parent = link ? link_leave(link) : NULL;
+    bool orphan = parent && claim_orphan(parent);
+    pthread_mutex_unlock(&lock);
+    if (orphan)
+        object_release_late(parent);
+}
+
+int object_join(struct slot *child, uint32_t edge, token parent)
+{
+    struct link *link = link_of(child, edge);
+    int error;
+    do {
+        pthread_mutex_lock(&lock);
+        error = enter(link, parent);
+        if (error)
+            link_leave(link);
+        pthread_mutex_unlock(&lock);
+    } while (error == EAGAIN && !sched_yield());
+    return error ? -1 : 0;
+}
+
+struct slot *object_parent(struct slot *child, enum type parent_type)
+{
+    pthread_mutex_lock(&lock);
+    struct link *link = link_to(child, parent_type);
+    struct slot *parent = link ? &slot_table[link->parent] : NULL;
+    pthread_mutex_unlock(&lock);
+    return parent;
+}
+
+/* Uses: calls and borrows under way */
+
+bool object_hold(struct slot *slot, token t)
+{
+    atomic_fetch_add(&slot->cold.users, 1);
+    if (atomic_load(&slot->hot.word) == word_with(t, STATE_LIVE))
+        return true;
+    object_exit(slot);
+    return false;
+}
+
+bool object_unuse(struct slot *slot)
+{
+    if (atomic_fetch_sub(&slot->cold.users, 1) != 1)
+        return false;
+    while (slot_state(slot) == STATE_CLOSING)
+        sched_yield();
+    return (slot_state(slot) == STATE_DEFERRED || kept_by_children(slot)) && take_lock_and_claim(slot);
+}
+
+struct slot *object_enter(const void *handle, enum type type, const struct here *here)
+{
+    struct slot *slot;
+    do {
+        slot = slot_find(handle, type);
+        if (!slot) {
+            refuse_handle(handle, type, here);
+            return NULL;
+        }
+    } while (!object_hold(slot, handle_token(handle)));
+    return slot;
+}
+
+void object_exit(struct slot *slot)
+{
+    int saved = errno;
+    if (object_unuse(slot))
+        object_release_late(slot);
+    errno = saved;
+}
+
+/* Looking at all */
+
+void object_each(enum type type, void (*visit)(const struct slot *slot, void *arg), void *arg)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t committed = atomic_load(&slot_committed);
+    for (uint32_t i = 1; i < committed; i++) {
+        const struct slot *slot = &slot_table[i];
+        enum state state = slot_state(slot);
+        if (slot_type(slot) == type && (state == STATE_LIVE || state == STATE_DEFERRED || state == STATE_FREEING))
+            visit(slot, arg);
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,24 @@
+/* What is said of everything at once. See report.c. */
+#ifndef MRG_REPORT_H
+#define MRG_REPORT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* The books of what is under registration now. */
+struct registered {
+    _Atomic int64_t mrs;
+    _Atomic int64_t bytes;
+};
+extern __attribute__((visibility("hidden"))) struct registered registered;
+
+/* An MR is registered: sign 1, or no longer: sign -1. */
+static inline void report_registered(int sign, uint64_t length)
+{
+    atomic_fetch_add_explicit(&registered.mrs, sign, memory_order_relaxed);
+    atomic_fetch_add_explicit(&registered.bytes, sign * (int64_t)length, memory_order_relaxed);
+}
+
+uint64_t report_registered_bytes(void);
+
+#endif

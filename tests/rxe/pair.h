@@ -1,0 +1,63 @@
+/* What the tests over rxe share: two connected ids in one process, over the guest's soft-RoCE device. */
+#ifndef MRG_PAIR_H
+#define MRG_PAIR_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <mrguard/mrguard.h>
+#include <string.h>
+
+/* The call is refused with this errno, by this rule. As in the unit tests, over the real thing. */
+#define expect_refused(call, error, rule_name)                                                            \
+    do {                                                                                                  \
+        errno = 0;                                                                                        \
+        long failed_ = (long)(call);                                                                      \
+        int errno_ = errno;                                                                               \
+        const struct mrg_finding *finding_ = mrg_last_finding();                                          \
+        cr_expect(failed_ == -1 || failed_ == 0, "%s returned %ld", #call, failed_);                      \
+        cr_expect_eq(errno_, error, "%s: errno is %s, not %s", #call, strerror(errno_), strerror(error)); \
+        cr_assert(finding_, "%s: no finding", #call);                                                     \
+        cr_expect_str_eq(finding_->rule, rule_name, "%s broke %s (%s), not %s", #call, finding_->rule,    \
+                         finding_->message, rule_name);                                                   \
+    } while (0)
+
+/* The call succeeds; its errno is printed if not. */
+#define must(call) cr_assert_eq(call, 0, "%s: %s", #call, strerror(errno))
+
+#define BUFFER 65536
+
+struct end {
+    mrg_id *id;
+    mrg_mr *mr; /* local write, of buffer */
+    char *buffer;
+};
+
+struct pair {
+    mrg_id *listener;
+    struct end client;
+    struct end server;
+};
+
+/* The address that the guest's device serves: RXE_ADDR (second: RXE_ADDR2), with a port or 0. */
+struct rdma_addrinfo *device_addr(const char *variable, const char *port, int flags);
+
+/* A connected pair, each end with an MR of its buffer. */
+void pair_up(struct pair *p);
+
+/* In the right order; every step must succeed. Ends without QP are fine. */
+void take_down(struct pair *p);
+
+/* Brings the QP to ERR, behind mrguard's back: what is posted is flushed. */
+void to_error(mrg_id *id);
+
+/* One successful completion of a queue. */
+void await_send(mrg_id *id, void *context);
+void await_recv(mrg_id *id, void *context);
+
+/* No finding is printed from here on. */
+void be_quiet(void);
+
+/* Nothing is registered: in mrguard's books, and no MR, QP or CQ of this process in the kernel's. */
+void expect_nothing_left(void);
+
+#endif

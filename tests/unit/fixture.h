@@ -1,0 +1,88 @@
+/* What unit tests share: the stub behind the seam, silence, and one way to say "this call is refused". */
+#ifndef MRG_FIXTURE_H
+#define MRG_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <mrguard/mrguard.h>
+#include <string.h>
+
+#include "stub.h"
+
+/* The call fails with this errno, and mrguard's finding is of this rule. */
+#define expect_refused(call, error, rule_name)                                                            \
+    do {                                                                                                  \
+        errno = 0;                                                                                        \
+        long failed_ = (long)(call);                                                                      \
+        int errno_ = errno;                                                                               \
+        const struct mrg_finding *finding_ = mrg_last_finding();                                          \
+        cr_expect(failed_ == -1 || failed_ == 0, "%s returned %ld", #call, failed_);                      \
+        cr_expect_eq(errno_, error, "%s: errno is %s, not %s", #call, strerror(errno_), strerror(error)); \
+        cr_assert(finding_, "%s: no finding", #call);                                                     \
+        cr_expect_str_eq(finding_->rule, rule_name, "%s broke %s (%s), not %s", #call, finding_->rule,    \
+                         finding_->message, rule_name);                                                   \
+    } while (0)
+
+/* The call fails with this errno, which comes from below: no rule explains it. */
+#define expect_fails(call, error)                                                                         \
+    do {                                                                                                  \
+        errno = 0;                                                                                        \
+        long failed_ = (long)(call);                                                                      \
+        int errno_ = errno;                                                                               \
+        cr_expect(failed_ == -1 || failed_ == 0, "%s returned %ld", #call, failed_);                      \
+        cr_expect_eq(errno_, error, "%s: errno is %s, not %s", #call, strerror(errno_), strerror(error)); \
+        cr_expect_null(mrg_last_finding(), "%s: a finding explains what came from below", #call);         \
+    } while (0)
+
+static inline void ignore_finding(const struct mrg_finding *finding, void *arg)
+{
+    (void)finding, (void)arg;
+}
+
+static inline void setup_stub(void)
+{
+    stub_install();
+    mrg_set_finding_handler(ignore_finding, NULL);
+}
+
+/* An id that is bound to the stub's device. */
+static inline mrg_id *bound_id(void)
+{
+    mrg_id *id = NULL;
+    struct sockaddr addr = {0};
+    cr_assert_eq(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
+    cr_assert_eq(mrg_bind_addr(id, &addr), 0);
+    return id;
+}
+
+/* Likewise with a QP of 8 WRs and 4 pieces each way. */
+static inline mrg_id *connected_id(mrg_cq *cq)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 4, 4, 0}};
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    return id;
+}
+
+/* The raw QP behind an id, for the stub. */
+struct ibv_qp *raw_qp(mrg_id *id);
+struct ibv_cq *raw_send_cq(mrg_id *id);
+
+/* Nothing is registered, made or open any more: in our books and in the stub's. */
+static inline void expect_nothing_left(void)
+{
+    struct mrg_stats stats;
+    cr_assert_eq(mrg_stats(&stats), 0);
+    cr_expect_eq(stats.live_mrs, 0);
+    cr_expect_eq(stats.registered_bytes, 0);
+    cr_expect_eq(stub.live_mrs, 0, "%d MRs left", stub.live_mrs);
+    cr_expect_eq(stub.live_pds, 0, "%d PDs left", stub.live_pds);
+    cr_expect_eq(stub.live_cqs, 0, "%d CQs left", stub.live_cqs);
+    cr_expect_eq(stub.live_comp_channels, 0, "%d completion channels left", stub.live_comp_channels);
+    cr_expect_eq(stub.live_qps, 0, "%d QPs left", stub.live_qps);
+    cr_expect_eq(stub.live_ids, 0, "%d ids left", stub.live_ids);
+    cr_expect_eq(stub.live_channels, 0, "%d channels left", stub.live_channels);
+    cr_expect_eq(stub.device_lists, 0, "%d device lists left", stub.device_lists);
+}
+
+#endif
