@@ -1,9 +1,13 @@
 # mrguard. `make help` lists the targets.
 #
-# Two variants are built side by side under build/: plain (gcc) and san (clang with AddressSanitizer,
-# UndefinedBehaviorSanitizer and LeakSanitizer), so both compilers see every file with the strict flags.
+# Variants are built side by side under build/: plain (gcc), san (clang with AddressSanitizer,
+# UndefinedBehaviorSanitizer and LeakSanitizer) and, for the stress test alone, tsan (clang with ThreadSanitizer).
+# So both compilers see every file with the strict flags.
 
 BUILD ?= build
+# make V=1 shows the commands.
+Q := $(if $(filter 1,$(V)),,@)
+SAY := @$(if $(filter 1,$(V)),:,echo)
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 
@@ -15,44 +19,61 @@ CC_plain ?= gcc
 FLAGS_plain := -O2 -D_FORTIFY_SOURCE=2
 CC_san ?= clang
 FLAGS_san := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+CC_tsan ?= clang
+FLAGS_tsan := -O1 -fsanitize=thread
 
 SOURCES := $(wildcard src/*.c)
 UNIT := $(wildcard tests/unit/*.c) $(wildcard tests/stub/*.c)
-RXE := $(wildcard tests/rxe/*.c)
+RXE := $(filter-out tests/rxe/bench_reg.c,$(wildcard tests/rxe/*.c))
 EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 HEADERS := $(wildcard include/mrguard/*.h)
-VARIANTS := plain san
+STRESS := tests/stress/stress.c tests/stub/stub.c
+VARIANTS := plain san tsan
 
-.PHONY: all packages have check demo bench-quick unit rxe format clean help
+.PHONY: all packages have check demo bench-quick bench-rxe unit rxe format clean help
 all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
 
 # One variant: its library, its tests, its examples.
 define variant
 $(BUILD)/$1/obj/%.o: %.c
 	@mkdir -p $$(@D)
-	$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests/stub -MMD -MP -c $$< -o $$@
+	$(SAY) '  CC    $$@'
+	$(Q)$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests/stub -MMD -MP -c $$< -o $$@
 
 $(BUILD)/$1/libmrguard.a: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o)
 	@rm -f $$@
-	ar rcs $$@ $$^
+	$(SAY) '  AR    $$@'
+	$(Q)ar rcs $$@ $$^
 
 $(BUILD)/$1/libmrguard.so.0: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o) src/mrguard.map
-	$(CC_$1) $(FLAGS_$1) -shared -Wl,-soname,libmrguard.so.0 -Wl,--version-script=src/mrguard.map \
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) -shared -Wl,-soname,libmrguard.so.0 -Wl,--version-script=src/mrguard.map \
 	  -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now $(SOURCES:%.c=$(BUILD)/$1/obj/%.o) $(LIBS) -o $$@
 
 $(BUILD)/$1/libmrguard.so: $(BUILD)/$1/libmrguard.so.0
-	ln -sf libmrguard.so.0 $$@
+	$(Q)ln -sf libmrguard.so.0 $$@
 
 $(BUILD)/$1/unit: $(UNIT:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
-	$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
 
 $(BUILD)/$1/rxe: $(RXE:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
-	$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -lcriterion -o $$@
+
+$(BUILD)/$1/stress: $(STRESS:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -o $$@
+
+$(BUILD)/$1/bench_reg: $(BUILD)/$1/obj/tests/rxe/bench_reg.o $(BUILD)/$1/libmrguard.a
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -o $$@
 
 $(EXAMPLES:%=$(BUILD)/$1/%): $(BUILD)/$1/%: $(BUILD)/$1/obj/examples/%.o $(BUILD)/$1/libmrguard.so
-	$(CC_$1) $(FLAGS_$1) $$< -L$(BUILD)/$1 -lmrguard $(LIBS) -Wl,-rpath,'$$$$ORIGIN' -o $$@
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $$< -L$(BUILD)/$1 -lmrguard $(LIBS) -Wl,-rpath,'$$$$ORIGIN' -o $$@
 
--include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(EXAMPLES:%=examples/%.c))
+-include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(STRESS) tests/rxe/bench_reg.c $(EXAMPLES:%=examples/%.c))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
 .SECONDARY:
@@ -63,9 +84,9 @@ ifneq ($(PACKAGES),have)
 	@.ci/install-packages
 endif
 
-BUILT := $(foreach v,$(VARIANTS),$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(EXAMPLES:%=$(BUILD)/$v/%))
+BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(EXAMPLES:%=$(BUILD)/$v/%))
 
-have: $(BUILT) $(BUILD)/bench/bench
+have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress
 
 check: packages ## build and run everything: the tests' last line is "N passed, N failed" (5 min; the first time 8)
 	@$(MAKE) --no-print-directory -j2 have
@@ -79,6 +100,10 @@ rxe: packages ## the tests over soft-RoCE alone, plain (1 min)
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/rxe
 	tests/guest/rxe-run -- $(BUILD)/plain/rxe
 
+bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrguard (20 s)
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg
+	@tests/guest/rxe-run -- sh -c '$(BUILD)/plain/bench_reg "$$RXE_ADDR"'
+
 demo: packages ## serve a file by RDMA READ, then show what is refused; FILE=... (1 min)
 	@$(MAKE) --no-print-directory -j2 all
 	@BUILD=$(BUILD) FILE='$(FILE)' examples/demo
@@ -89,13 +114,14 @@ bench-quick: packages ## instructions and bytes of mrguard beside raw verbs, int
 
 $(BUILD)/bench/bench: tests/bench/bench.c $(BUILD)/plain/obj/tests/stub/stub.o $(BUILD)/plain/libmrguard.a
 	@mkdir -p $(@D)
-	$(CC_plain) $(FLAGS) $(FLAGS_plain) -Isrc -Itests/stub $^ $(LIBS) -o $@
+	$(SAY) '  LINK  $@'
+	$(Q)$(CC_plain) $(FLAGS) $(FLAGS_plain) -Isrc -Itests/stub $^ $(LIBS) -o $@
 
 format: ## format every C file in place (clang-format 14)
 	clang-format -i $(SOURCES) $(HEADERS) $(wildcard src/*.h tests/*/*.[ch] examples/*.[ch])
 
 clean: ## remove what was built; the guest's kernel stays
-	rm -rf $(BUILD)/plain $(BUILD)/san $(BUILD)/bench $(BUILD)/test
+	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/bench $(BUILD)/test
 
 help: ## list the targets and what they cost
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14

@@ -66,7 +66,7 @@ static size_t window_limit(void)
 {
     struct rlimit limit;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = WINDOW_MAX;
-    if (geteuid() != 0 && !getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur / 2 < size)
+    if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur / 2 < size)
         size = (size_t)limit.rlim_cur / 2;
     size -= size % page;
     return size ? size : page;

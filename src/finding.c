@@ -59,12 +59,14 @@ void site_print(char *buf, size_t size, const char *site)
     }
 }
 
-void object_print(char *buf, size_t size, const struct slot *slot)
+void object_print(char *buf, size_t size, const struct object_facts *object)
 {
-    if (slot_type(slot) == TYPE_MR)
-        snprintf(buf, size, "MR [0x%" PRIx64 ", +%" PRIu64 ")", slot->hot.addr, slot->hot.length);
+    if (object->type == TYPE_MR && !object->length)
+        snprintf(buf, size, "MR (being registered)");
+    else if (object->type == TYPE_MR)
+        snprintf(buf, size, "MR [0x%" PRIx64 ", +%" PRIu64 ")", object->addr, object->length);
     else
-        snprintf(buf, size, "%s", type_name(slot_type(slot)));
+        snprintf(buf, size, "%s", type_name(object->type));
 }
 
 /*
@@ -82,34 +84,47 @@ static uint64_t turn_to_print(enum rule rule, const char *site)
     return n == step ? n : 0;
 }
 
-static void print_text(const struct mrg_finding *f, uint64_t times)
+/* Text that is put together piece by piece, cut off where it is full. */
+struct text {
+    size_t used;
+    char bytes[SITE_TEXT_MAX * 6];
+};
+
+static void __attribute__((format(printf, 2, 3))) put(struct text *text, const char *format, ...)
 {
-    char text[SITE_TEXT_MAX * 6];
-    size_t n = 0;
-#define PUT(...)                                                     \
-    do {                                                             \
-        int more = snprintf(text + n, sizeof text - n, __VA_ARGS__); \
-        n = more < 0 ? n : n + (size_t)more;                         \
-        n = n < sizeof text ? n : sizeof text - 1;                   \
-    } while (0)
-    PUT("mrguard: %s: ", f->rule);
-    if (f->call)
-        PUT("%s: ", f->call);
-    PUT("%s\n", f->message);
-    if (f->misused)
-        PUT("    at        %s%s", f->misused, times > 1 ? "" : "\n");
-    if (f->misused && times > 1)
-        PUT("   (%" PRIu64 " times so far)\n", times);
-    if (f->made)
-        PUT("    made at   %s   %s\n", f->made, f->object ? f->object : "");
-    PUT("    hint      %s\n", f->hint);
-#undef PUT
-    for (size_t done = 0; done < n;) {
-        ssize_t written = write(options()->output, text + done, n - done);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text->bytes + text->used, sizeof text->bytes - text->used, format, args);
+    va_end(args);
+    text->used += n > 0 ? (size_t)n : 0;
+    if (text->used >= sizeof text->bytes)
+        text->used = sizeof text->bytes - 1;
+}
+
+static void write_out(const struct text *text)
+{
+    for (size_t done = 0; done < text->used;) {
+        ssize_t written = write(options()->output, text->bytes + done, text->used - done);
         if (written < 0 && errno != EINTR)
             return;
         done += written > 0 ? (size_t)written : 0;
     }
+}
+
+static void print_text(const struct mrg_finding *f, uint64_t times)
+{
+    struct text text = {0};
+    put(&text, "mrguard: %s: %s%s%s\n", f->rule, f->call ? f->call : "", f->call ? ": " : "", f->message);
+    if (f->misused)
+        put(&text, "    at        %s", f->misused);
+    if (f->misused && times > 1)
+        put(&text, "   (%" PRIu64 " times so far)", times);
+    if (f->misused)
+        put(&text, "\n");
+    if (f->made)
+        put(&text, "    made at   %s%s%s\n", f->made, f->object ? "   " : "", f->object ? f->object : "");
+    put(&text, "    hint      %s\n", f->hint);
+    write_out(&text);
 }
 
 static void describe(enum rule rule, int error, const struct here *here, const struct slot *object, const char *made)
@@ -128,9 +143,10 @@ static void describe(enum rule rule, int error, const struct here *here, const s
         f->misused = last.misused;
     }
     if (object) {
-        object_print(last.object, sizeof last.object, object);
+        struct object_facts facts = object_facts(object);
+        object_print(last.object, sizeof last.object, &facts);
         f->object = last.object;
-        made = object->cold.site;
+        made = facts.site;
     }
     if (made) {
         site_print(last.made, sizeof last.made, made);

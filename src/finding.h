@@ -48,8 +48,30 @@ static inline const char *site_of_address(const void *address)
     return (const char *)((uintptr_t)address | (uintptr_t)1 << 63);
 }
 
+/*
+ * What findings say of an object: a copy, since the object may go meanwhile. If it is gone already they are of what
+ * has taken its slot over: wrong words, in a race that the caller lost anyway, but no harm.
+ */
+struct object_facts {
+    enum type type;
+    const char *site;
+    uint64_t addr;
+    uint64_t length;
+};
+
+static inline struct object_facts object_facts(const struct slot *slot)
+{
+    bool made = slot_state(slot) != STATE_EMBRYO;
+    return (struct object_facts){
+        .type = slot_type(slot),
+        .site = atomic_load_explicit(&slot->cold.site, memory_order_relaxed),
+        .addr = made ? atomic_load_explicit(&slot->hot.addr, memory_order_relaxed) : 0,
+        .length = made ? atomic_load_explicit(&slot->hot.length, memory_order_relaxed) : 0,
+    };
+}
+
 /* "MR [0x7f01c000, +4096)", "id", ... */
-void object_print(char *buf, size_t size, const struct slot *slot);
+void object_print(char *buf, size_t size, const struct object_facts *object);
 
 /* How often a rule was reported in this process, printed or not. */
 uint64_t finding_count(enum rule rule);

@@ -135,7 +135,7 @@ struct slot *slot_take(enum type type, size_t body_size, uint32_t edges, const c
         return NULL;
     }
     token word = atomic_load_explicit(&slot->hot.word, memory_order_relaxed) + (UINT64_C(1) << INDEX_BITS);
-    slot->cold.site = site;
+    atomic_store_explicit(&slot->cold.site, site, memory_order_relaxed);
     atomic_store_explicit(&slot->cold.references, references_of(word, 1), memory_order_relaxed);
     atomic_store_explicit(&slot->hot.word, word_with(word, STATE_EMBRYO), memory_order_release);
     return slot;

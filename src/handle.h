@@ -85,9 +85,9 @@ struct body {
 
 /* What a post reads. Written only while the object is not live. */
 struct hot {
-    _Atomic token word; /* the handle with the state in place of the index; 0: never used */
-    uint64_t addr;      /* MR: first byte */
-    uint64_t length;    /* MR: bytes */
+    _Atomic token word;      /* the handle with the state in place of the index; 0: never used */
+    _Atomic uint64_t addr;   /* MR: first byte. Atomic for findings, which may be late */
+    _Atomic uint64_t length; /* MR: bytes */
     uint32_t lkey;
     uint32_t rkey;
     uint32_t access; /* MR: IBV_ACCESS_* */
@@ -106,7 +106,7 @@ struct cold {
     uint32_t first_child;        /* link, 0: none. This and the next four are written under the registry's lock */
     _Atomic uint32_t children;   /* how many */
     uint32_t next;               /* free list, or a list of objects to release */
-    const char *site;            /* who made it, see site_print */
+    const char *_Atomic site;    /* who made it, see site_print */
     struct link up[LINKS_IN_SLOT];
     struct owner *owner; /* MR: what to call once it is deregistered; NULL: nothing */
 };

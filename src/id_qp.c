@@ -34,7 +34,8 @@ API(mrg_qp *, mrg_id_qp, (mrg_id * id), (id))
 /* What a QP is to be made of: what the caller named, held for as long, and CQs of the id's own for the rest. */
 struct making {
     struct qp_parts parts;
-    struct slot *held[3];
+    struct slot *held_pd;
+    struct slot *held_cqs[QUEUES];
     token own_cqs[QUEUES];
 };
 
@@ -44,52 +45,59 @@ static void forget(struct making *m, bool destroy_cqs, const struct here *here)
     for (int i = 0; destroy_cqs && i < QUEUES; i++)
         if (m->own_cqs[i])
             object_destroy((void *)(uintptr_t)m->own_cqs[i], TYPE_CQ, here);
-    for (int i = 0; i < 3; i++)
-        if (m->held[i])
-            object_exit(m->held[i]);
+    for (int i = 0; i < QUEUES; i++)
+        if (m->held_cqs[i])
+            object_exit(m->held_cqs[i]);
+    if (m->held_pd)
+        object_exit(m->held_pd);
     errno = saved;
 }
 
 static int take_pd(struct making *m, const struct id *id, mrg_pd *pd, const struct here *here)
 {
-    m->parts.pd = id->device_pd;
+    m->parts.pd = pd ? handle_token(pd) : id->device_pd;
     if (!pd)
         return 0;
-    struct slot *slot = m->held[QUEUES] = object_enter(pd, TYPE_PD, here);
-    if (!slot)
+    m->held_pd = object_enter(pd, TYPE_PD, here);
+    if (!m->held_pd)
         return -1;
-    m->parts.pd = handle_token(pd);
-    if (pd_of(slot)->raw->context != id->raw->verbs)
-        return refuse(RULE_WRONG_PD, here, slot, "the PD is on another device than the id");
+    if (pd_of(m->held_pd)->raw->context != id->raw->verbs)
+        return refuse(RULE_WRONG_PD, here, m->held_pd, "the PD is on another device than the id");
     return 0;
 }
 
-static int take_cq(struct making *m, struct slot *slot, int which, const mrg_qp_init_attr *attr, token *ret,
-                   const struct here *here)
+static int take_cq(struct making *m, const struct id *id, int which, mrg_cq *cq, const struct here *here)
 {
-    mrg_cq *cq = which == SEND_QUEUE ? attr->send_cq : attr->recv_cq;
-    struct id *id = id_of(slot);
-    if (cq) {
-        struct slot *held = m->held[which] = object_enter(cq, TYPE_CQ, here);
-        if (!held)
-            return -1;
-        *ret = handle_token(cq);
-        if (cq_of(held)->raw->context == id->raw->verbs)
-            return 0;
+    m->parts.cqs[which] = handle_token(cq);
+    if (!cq)
+        return 0;
+    struct slot *held = m->held_cqs[which] = object_enter(cq, TYPE_CQ, here);
+    if (!held)
+        return -1;
+    if (cq_of(held)->raw->context != id->raw->verbs)
         return refuse(RULE_WRONG_PD, here, held, "the CQ is on another device than the id");
-    }
-    uint32_t cqe = which == SEND_QUEUE ? attr->cap.max_send_wr : attr->cap.max_recv_wr;
-    token context = slot_token(object_parent(slot_at(id->device_pd), TYPE_CONTEXT));
-    *ret = m->own_cqs[which] = cq_new_for_id(slot, context, cqe, here);
-    return *ret ? 0 : -1;
+    return 0;
 }
 
+static int make_cq(struct making *m, struct slot *slot, int which, uint32_t cqe, const struct here *here)
+{
+    if (m->parts.cqs[which])
+        return 0;
+    token device = slot_token(object_parent(slot_at(id_of(slot)->device_pd), TYPE_CONTEXT));
+    m->parts.cqs[which] = m->own_cqs[which] = cq_new_for_id(slot, device, cqe, here);
+    return m->own_cqs[which] ? 0 : -1;
+}
+
+/* All that may be refused comes before the first thing is made. */
 static token make_qp(struct making *m, struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
 {
     struct id *id = id_of(slot);
     m->parts.id = slot_token(slot);
-    if (take_pd(m, id, pd, here) || take_cq(m, slot, SEND_QUEUE, attr, &m->parts.send_cq, here) ||
-        take_cq(m, slot, RECV_QUEUE, attr, &m->parts.recv_cq, here))
+    if (take_pd(m, id, pd, here) || take_cq(m, id, SEND_QUEUE, attr->send_cq, here) ||
+        take_cq(m, id, RECV_QUEUE, attr->recv_cq, here))
+        return 0;
+    if (make_cq(m, slot, SEND_QUEUE, attr->cap.max_send_wr, here) ||
+        make_cq(m, slot, RECV_QUEUE, attr->cap.max_recv_wr, here))
         return 0;
     return qp_new(&m->parts, id->raw, attr, here);
 }

@@ -60,8 +60,8 @@ static int refuse_registration(int error, const struct request *r, const struct 
 
 static void record(struct slot *slot, const struct request *r, struct ibv_mr *raw)
 {
-    slot->hot.addr = (uintptr_t)r->addr;
-    slot->hot.length = r->length;
+    atomic_store_explicit(&slot->hot.addr, (uintptr_t)r->addr, memory_order_relaxed);
+    atomic_store_explicit(&slot->hot.length, r->length, memory_order_relaxed);
     slot->hot.access = (uint32_t)r->access;
     slot->hot.lkey = raw->lkey;
     slot->hot.rkey = raw->rkey;

@@ -9,7 +9,9 @@
 
 static inline struct mr_facts mr_facts(const struct slot *slot)
 {
-    return (struct mr_facts){slot->hot.addr, slot->hot.length, slot->hot.access, slot->hot.pd};
+    return (struct mr_facts){atomic_load_explicit(&slot->hot.addr, memory_order_relaxed),
+                             atomic_load_explicit(&slot->hot.length, memory_order_relaxed), slot->hot.access,
+                             slot->hot.pd};
 }
 
 #endif

@@ -155,6 +155,8 @@ static int refuse_begin(enum begin why, const struct ask *ask, int piece, const 
         return failed_below(ENOMEM);
     if (why == BEGIN_STALE)
         return refuse_handle(ask->sgl[piece].mr, TYPE_MR, here);
+    if (why == BEGIN_TOO_MANY)
+        return refuse(RULE_BAD_ARGUMENT, here, NULL, "%d pieces, where the QP was granted %d", ask->count, piece);
     return refuse(RULE_STALE_HANDLE, here, NULL, "another thread is destroying the QP");
 }
 
@@ -190,9 +192,8 @@ static int post_to(mrg_id *id, int which, const struct ask *ask, const struct he
         return -1;
     if ((unsigned int)ask->flags & ~SEND_FLAGS)
         return refuse(RULE_BAD_ARGUMENT, here, slot, "flags 0x%x have bits that a post does not know", ask->flags);
-    if (ask->count < 0 || (uint32_t)ask->count > qp_of(slot)->queues[which].max_sge || (ask->count && !ask->sgl))
-        return refuse(RULE_BAD_ARGUMENT, here, slot, "%d pieces at %p, where the QP was granted %" PRIu32, ask->count,
-                      (const void *)ask->sgl, qp_of(slot)->queues[which].max_sge);
+    if (ask->count < 0 || (ask->count && !ask->sgl))
+        return refuse(RULE_BAD_ARGUMENT, here, slot, "%d pieces at %p", ask->count, (const void *)ask->sgl);
     return post(slot, which, ask, here);
 }
 

@@ -62,8 +62,8 @@ static int make_raw(struct qp *qp, const struct qp_parts *parts, mrg_qp_init_att
 {
     struct ibv_qp_init_attr raw = {
         .qp_context = attr->qp_context,
-        .send_cq = cq_of(slot_at(parts->send_cq))->raw,
-        .recv_cq = cq_of(slot_at(parts->recv_cq))->raw,
+        .send_cq = cq_of(slot_at(parts->cqs[SEND_QUEUE]))->raw,
+        .recv_cq = cq_of(slot_at(parts->cqs[RECV_QUEUE]))->raw,
         .cap = attr->cap,
         .qp_type = qp->cm->qp_type,
         .sq_sig_all = attr->sq_sig_all,
@@ -94,7 +94,7 @@ static int qp_make(struct slot *slot, const struct qp_parts *parts, mrg_qp_init_
 
 token qp_new(const struct qp_parts *parts, struct rdma_cm_id *cm, mrg_qp_init_attr *attr, const struct here *here)
 {
-    token parents[] = {parts->id, parts->pd, parts->send_cq, parts->recv_cq};
+    token parents[] = {parts->id, parts->pd, parts->cqs[SEND_QUEUE], parts->cqs[RECV_QUEUE]};
     struct slot *slot = object_new(&qp_class, here->site, parents, 4);
     if (!slot)
         return object_refuse_new(&qp_class, here), 0;

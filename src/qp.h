@@ -8,8 +8,7 @@
 struct qp_parts {
     token id;
     token pd;
-    token send_cq;
-    token recv_cq;
+    token cqs[QUEUES];
 };
 
 /* Makes the QP on cm; attr->cap becomes what was granted. Its token; 0 and errno. */

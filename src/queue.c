@@ -1,6 +1,5 @@
 #include "queue.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -145,7 +144,8 @@ static enum begin can_begin(const struct queue *queue, token qp, int pieces)
 {
     if (!queue->open || queue->qp != qp)
         return BEGIN_CLOSED;
-    assert(pieces <= (int)queue->max_sge);
+    if (pieces > (int)queue->max_sge)
+        return BEGIN_TOO_MANY;
     return queue->head - queue->tail > queue->mask ? BEGIN_FULL : BEGIN_OK;
 }
 
@@ -154,6 +154,7 @@ enum begin borrow_begin(struct queue *queue, token qp, const struct wr *wr, uint
     pthread_mutex_lock(&queue->lock);
     enum begin begun = can_begin(queue, qp, wr->count);
     if (begun != BEGIN_OK) {
+        *ret_piece = (int)queue->max_sge;
         pthread_mutex_unlock(&queue->lock);
         return begun;
     }

@@ -75,12 +75,13 @@ struct wr {
     bool borrows; /* false: inline, its memory is not used once it is posted */
 };
 
-enum begin { BEGIN_OK, BEGIN_CLOSED, BEGIN_FULL, BEGIN_STALE };
+enum begin { BEGIN_OK, BEGIN_CLOSED, BEGIN_TOO_MANY, BEGIN_FULL, BEGIN_STALE };
 
 /*
  * Takes a record on a queue of qp and borrows the MRs of all pieces that are neither empty nor without MR. On
  * success the queue is locked until commit or withdraw, and *ret_wr_id is what the device gets. BEGIN_CLOSED:
- * that QP is going or gone. BEGIN_STALE: *ret_piece is the first whose MR is gone. On any failure nothing is held.
+ * that QP is going or gone. BEGIN_TOO_MANY: more pieces than the *ret_piece that a WR can have. BEGIN_STALE:
+ * *ret_piece is the first whose MR is gone. On any failure nothing is held.
  */
 enum begin borrow_begin(struct queue *queue, token qp, const struct wr *wr, uint64_t *ret_wr_id, int *ret_piece);
 

@@ -14,11 +14,11 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Set before the first object of the type is published. */
-static const struct class *classes[TYPE_COUNT];
+static const struct class *_Atomic classes[TYPE_COUNT];
 
 static const struct class *class_of(const struct slot *slot)
 {
-    return classes[slot_type(slot)];
+    return atomic_load_explicit(&classes[slot_type(slot)], memory_order_relaxed);
 }
 
 /* Edges */
@@ -177,7 +177,7 @@ struct slot *object_new(const struct class *class, const char *site, const token
     int error;
     do {
         pthread_mutex_lock(&lock);
-        classes[class->type] = class;
+        atomic_store_explicit(&classes[class->type], class, memory_order_relaxed);
         struct slot *slot = slot_take(class->type, class->body_size, class->edges, site);
         error = slot ? enter_all(slot, parents, count) : ENOMEM;
         pthread_mutex_unlock(&lock);
@@ -224,42 +224,59 @@ void object_abandon(struct slot *slot)
     errno = saved;
 }
 
-static size_t put_child(char *buf, size_t size, const struct slot *child, bool first)
-{
-    char object[96];
-    char site[200];
-    object_print(object, sizeof object, child);
-    site_print(site, sizeof site, child->cold.site);
-    int n = snprintf(buf, size, "%s%s made at %s", first ? "" : ", ", object, site);
-    return n < 0 || (size_t)n >= size ? size : (size_t)n;
-}
+/* The children that stand in a parent's way: the first few are copied under the lock, and described without it. */
+struct blame {
+    enum rule rule; /* the worst that they break */
+    uint32_t count;
+    bool more;
+    struct object_facts first[CHILDREN_NAMED];
+};
 
 static enum rule rule_of_child(enum type type)
 {
     return type == TYPE_MR ? RULE_LEAKED_MR : type == TYPE_EVENT ? RULE_UNACKED_EVENT : RULE_DESTROY_ORDER;
 }
 
-/* Names the children that stand in the way; spare ones do not. Returns the worst rule they break. */
-static enum rule blame_children(struct slot *parent, unsigned int spare, char *why, size_t size)
+/* Spare children do not stand in the way. */
+static struct blame blame_children(struct slot *parent, unsigned int spare)
 {
-    enum rule rule = RULE_NONE;
-    size_t used = 0;
-    uint32_t named = 0;
-    for (uint32_t name = parent->cold.first_child; name && named < CHILDREN_NAMED; name = link_named(name)->next) {
+    struct blame blame = {0};
+    pthread_mutex_lock(&lock);
+    for (uint32_t name = parent->cold.first_child; name && !blame.more; name = link_named(name)->next) {
         struct slot *child = link_child(name);
         enum type type = slot_type(child);
         if (spare >> type & 1)
             continue;
-        if (rule == RULE_NONE)
-            used = (size_t)snprintf(why, size, "still belonging to this %s: ", type_name(slot_type(parent)));
-        if (rule == RULE_NONE || type == TYPE_MR)
-            rule = rule_of_child(type);
-        used += used < size ? put_child(why + used, size - used, child, !named) : 0;
-        named++;
+        if (blame.rule == RULE_NONE || type == TYPE_MR)
+            blame.rule = rule_of_child(type);
+        if (blame.count < CHILDREN_NAMED)
+            blame.first[blame.count++] = object_facts(child);
+        else
+            blame.more = true;
     }
-    if (named == CHILDREN_NAMED && parent->cold.children > named && used < size)
-        snprintf(why + used, size - used, ", ...");
-    return rule;
+    pthread_mutex_unlock(&lock);
+    return blame;
+}
+
+static size_t put_child(char *buf, size_t size, const struct object_facts *child)
+{
+    char object[96], site[200];
+    object_print(object, sizeof object, child);
+    site_print(site, sizeof site, child->site);
+    int n = snprintf(buf, size, "%s made at %s", object, site);
+    return n < 0 || (size_t)n >= size ? size : (size_t)n;
+}
+
+static void describe_blame(const struct blame *blame, enum type parent, char *why, size_t size)
+{
+    size_t used = (size_t)snprintf(why, size, "still belonging to this %s: ", type_name(parent));
+    for (uint32_t i = 0; i < blame->count && used < size; i++) {
+        used += put_child(why + used, size - used, &blame->first[i]);
+        if (used < size && (i + 1 < blame->count || blame->more))
+            used += (size_t)snprintf(why + used, size - used, ", ");
+    }
+    if (blame->more && used < size)
+        snprintf(why + used, size - used, "...");
 }
 
 static enum rule blame_users(const struct slot *slot, uint32_t users, char *why, size_t size)
@@ -289,12 +306,13 @@ static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, 
                  type_name(class->type));
         return references ? RULE_DESTROY_ORDER : RULE_STALE_HANDLE;
     }
-    pthread_mutex_lock(&lock);
-    enum rule rule = blame_children(slot, spare, why, size);
-    pthread_mutex_unlock(&lock);
+    struct blame blame = blame_children(slot, spare);
+    if (blame.rule != RULE_NONE) {
+        describe_blame(&blame, class->type, why, size);
+        return blame.rule;
+    }
     uint32_t users = atomic_load(&slot->cold.users);
-    if (rule == RULE_NONE && users && class->busy)
-        rule = class->busy(slot, why, size);
+    enum rule rule = users && class->busy ? class->busy(slot, why, size) : RULE_NONE;
     return rule == RULE_NONE && users ? blame_users(slot, users, why, size) : rule;
 }
 

@@ -137,7 +137,7 @@ check 'ibv_rc_pingpong on rxe0' says pingpong.log '100 iters in'
 cd "$here" || exit
 
 rxe_run -- sh -c 'exit 3' <&- 2>"$scratch/err"
-check 'exit status 3' equal $? 3
+check 'exit status 3' equal "$? $(cat "$scratch/err")" '3 '
 rxe_run --no-such-option 2>"$scratch/err"
 check 'an unknown option is status 125' equal $? 125
 check 'and said so' says "$scratch/err" 'rxe-run: option --no-such-option not recognized'

@@ -424,6 +424,9 @@ Test(rules, registration_refused_on_a_read_only_mapping)
     mrg_mr *mr = mrg_reg_send(id, page, 4096);
     cr_assert(mr, "reading is all that a send does: %s", strerror(errno));
     must(mrg_dereg_mr(mr));
+    mr = mrg_reg_send(id, (char *)page + 1, 4095);
+    cr_assert(mr, "an address need not be aligned: %s", strerror(errno));
+    must(mrg_dereg_mr(mr));
     munmap(page, 4096);
     expect_refused(mrg_reg_msgs(id, page, 4096), EFAULT, "registration-refused");
     cr_expect(strstr(mrg_last_finding()->message, "nothing is mapped"), "%s", mrg_last_finding()->message);

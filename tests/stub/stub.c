@@ -9,7 +9,7 @@ struct stub_state stub;
 struct ibv_context stub_devices[2];
 struct ibv_context *stub_bind_to = &stub_devices[0];
 
-#define CQ_ROOM 256
+#define CQ_ROOM 4096
 #define QP_ROOM 256
 
 struct stub_cq {
@@ -299,17 +299,22 @@ static void note(uint64_t wr_id, const struct ibv_sge *sges, int count)
     stub.last_lkey = count ? sges[count - 1].lkey : 0;
 }
 
+static void put(struct stub_queue *queue, uint64_t wr_id, bool signaled, const struct ibv_sge *sges, int count)
+{
+    pthread_mutex_lock(&lock);
+    note(wr_id, sges, count);
+    queue->wrs[queue->head++ % QP_ROOM] = (struct posted){wr_id, signaled};
+    pthread_mutex_unlock(&lock);
+}
+
 static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
     (void)bad;
-    note(wr->wr_id, wr->sg_list, wr->num_sge);
     if (stub.lazy)
-        return 0;
-    pthread_mutex_lock(&lock);
+        return note(wr->wr_id, wr->sg_list, wr->num_sge), 0;
     bool signaled = qp->all_signaled || (wr->send_flags & IBV_SEND_SIGNALED);
-    qp->send.wrs[qp->send.head++ % QP_ROOM] = (struct posted){wr->wr_id, signaled};
-    pthread_mutex_unlock(&lock);
+    put(&qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
     if (!stub.hold_sends)
         stub_complete_sends(raw, 1, IBV_WC_SUCCESS);
     return 0;
@@ -319,12 +324,9 @@ static int post_recv(struct ibv_qp *raw, struct ibv_recv_wr *wr, struct ibv_recv
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
     (void)bad;
-    note(wr->wr_id, wr->sg_list, wr->num_sge);
     if (stub.lazy)
-        return 0;
-    pthread_mutex_lock(&lock);
-    qp->recv.wrs[qp->recv.head++ % QP_ROOM] = (struct posted){wr->wr_id, true};
-    pthread_mutex_unlock(&lock);
+        return note(wr->wr_id, wr->sg_list, wr->num_sge), 0;
+    put(&qp->recv, wr->wr_id, true, wr->sg_list, wr->num_sge);
     return 0;
 }
 

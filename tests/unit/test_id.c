@@ -84,6 +84,7 @@ Test(id, qp_on_another_pd)
     mrg_mr *after = mrg_reg_msgs(id, memory, sizeof memory);
     cr_expect_eq(mrg_post_recv(id, NULL, memory, 1, after), 0);
     cr_expect_eq(mrg_destroy_qp(id), 0);
+    expect_refused(mrg_dealloc_pd(pd), EBUSY, "leaked-mr");
     cr_expect_eq(mrg_dereg_mr(after), 0);
     cr_expect_eq(mrg_dereg_mr(before), 0);
     cr_expect_eq(mrg_dealloc_pd(pd), 0);
@@ -109,6 +110,27 @@ Test(id, qp_of_parts_from_another_device)
     mrg_pd_unref(far_pd);
     cr_expect_eq(mrg_destroy_cq(far_cq), 0);
     cr_expect_eq(mrg_destroy_id(far), 0);
+    expect_nothing_left();
+}
+
+Test(id, qp_that_the_provider_does_not_destroy_works_on)
+{
+    inject_install();
+    mrg_id *id = connected_id(NULL);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    cr_assert_eq(mrg_post_recv(id, (void *)1, memory, 1, mr), 0);
+    inject_arm(1, EBUSY);
+    expect_fails(mrg_destroy_qp(id), EBUSY);
+    cr_expect_str_eq(inject_hit(), "destroy_qp");
+    cr_expect_eq(mrg_post_recv(id, (void *)2, memory, 1, mr), 0);
+    stub_complete_recvs(raw_qp(id), 2, IBV_WC_SUCCESS);
+    struct ibv_wc wc;
+    for (uintptr_t i = 1; i <= 2; i++) {
+        cr_expect_eq(mrg_get_recv_comp(id, &wc), 1);
+        cr_expect_eq(wc.wr_id, i);
+    }
+    cr_expect_eq(mrg_dereg_mr(mr), 0);
+    cr_expect_eq(mrg_destroy_ep(id), 0);
     expect_nothing_left();
 }
 

@@ -319,6 +319,26 @@ Test(borrow, completions_that_are_not_ours_pass_untouched, .init = setup_stub)
     expect_refused(mrg_get_send_comp(id, NULL), EINVAL, "bad-argument");
 }
 
+/* Our own wr_id out of another QP's completion is not believed. */
+Test(borrow, completion_of_another_qp_ends_nothing, .init = setup_stub)
+{
+    mrg_id *id = bound_id();
+    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
+    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    cr_assert_eq(mrg_post_recv(id, NULL, memory, 1, mr), 0);
+    stub_push(raw_send_cq(id), stub.last_wr_id, raw_qp(id)->qp_num + 1, IBV_WC_SUCCESS);
+    struct ibv_wc wc;
+    cr_expect_eq(mrg_poll_cq(cq, 1, &wc), 0);
+    expect_refused(mrg_dereg_mr(mr), EBUSY, "dereg-in-flight");
+    stub_push(raw_send_cq(id), stub.last_wr_id, raw_qp(id)->qp_num, IBV_WC_SUCCESS);
+    cr_expect_eq(mrg_poll_cq(cq, 1, &wc), 1);
+    stub_push(raw_send_cq(id), stub.last_wr_id, raw_qp(id)->qp_num, IBV_WC_SUCCESS);
+    cr_expect_eq(mrg_poll_cq(cq, 1, &wc), 0, "a second completion of one WR");
+    cr_expect_eq(mrg_dereg_mr(mr), 0);
+}
+
 /* Deferred release */
 
 Test(borrow, unref_in_flight_releases_at_the_completion, .init = setup_stub)

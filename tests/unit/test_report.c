@@ -168,6 +168,24 @@ Test(report, forked_child_says_nothing)
     cr_expect_str_eq(text, "");
 }
 
+static void fork_after_a_finding(void)
+{
+    leak_nothing();
+    mrg_dereg_mr(NULL);
+    if (fork() == 0)
+        exit(0);
+    int status;
+    wait(&status);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+}
+
+Test(report, forked_child_keeps_its_exit_status)
+{
+    char text[8192];
+    int status = run_child("exitcode=42", fork_after_a_finding, text, sizeof text);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "0x%x", status);
+}
+
 static void print_help(void)
 {
     leak_nothing();
