@@ -40,6 +40,18 @@ static void drop(struct rdma_cm_event *raw)
     errno = saved;
 }
 
+/*
+ * The ids are noted as tokens: that of a CONNECT_REQUEST may be destroyed before the event is acknowledged, and the
+ * raw event points to it.
+ */
+static void record(struct slot *slot, struct rdma_cm_event *raw)
+{
+    slot->hot.raw = raw;
+    slot->hot.addr = id_token(raw->id);
+    slot->hot.length = raw->listen_id ? id_token(raw->listen_id) : 0;
+    slot->hot.access = raw->id->ps == RDMA_PS_UDP || raw->id->ps == RDMA_PS_IPOIB;
+}
+
 /* The event as an object. NULL: dropped, with errno ESTALE if only because its id is being destroyed. */
 static mrg_cm_event *event_new(struct rdma_cm_event *raw, token channel, const char *site)
 {
@@ -57,7 +69,7 @@ static mrg_cm_event *event_new(struct rdma_cm_event *raw, token channel, const c
     }
     if (child)
         id_publish(child, raw->id);
-    slot->hot.raw = raw;
+    record(slot, raw);
     return object_publish(slot);
 }
 
@@ -93,43 +105,46 @@ API(int, mrg_ack_cm_event, (mrg_cm_event * event), (event))
     return object_destroy(event, TYPE_EVENT, HERE);
 }
 
-static const struct rdma_cm_event *look(mrg_cm_event *event, const struct here *here)
+static const struct slot *look(mrg_cm_event *event, const struct here *here)
 {
-    struct slot *slot = slot_find(event, TYPE_EVENT);
-    if (slot)
-        return slot->hot.raw;
-    refuse_handle(event, TYPE_EVENT, here);
-    return NULL;
+    const struct slot *slot = slot_find(event, TYPE_EVENT);
+    if (!slot)
+        refuse_handle(event, TYPE_EVENT, here);
+    return slot;
+}
+
+static const struct rdma_cm_event *raw_of(const struct slot *slot)
+{
+    return slot->hot.raw;
 }
 
 API(int, mrg_event_type, (mrg_cm_event * event), (event))
 {
-    const struct rdma_cm_event *raw = look(event, HERE);
-    return raw ? (int)raw->event : -1;
+    const struct slot *slot = look(event, HERE);
+    return slot ? (int)raw_of(slot)->event : -1;
 }
 
 API(int, mrg_event_status, (mrg_cm_event * event), (event))
 {
-    const struct rdma_cm_event *raw = look(event, HERE);
-    return raw ? raw->status : -1;
+    const struct slot *slot = look(event, HERE);
+    return slot ? raw_of(slot)->status : -1;
 }
 
 API(mrg_id *, mrg_event_id, (mrg_cm_event * event), (event))
 {
-    const struct rdma_cm_event *raw = look(event, HERE);
-    return raw ? raw->id->context : NULL;
+    const struct slot *slot = look(event, HERE);
+    return slot ? (mrg_id *)(uintptr_t)slot->hot.addr : NULL;
 }
 
 API(mrg_id *, mrg_event_listen_id, (mrg_cm_event * event), (event))
 {
-    const struct rdma_cm_event *raw = look(event, HERE);
-    return raw && raw->listen_id ? raw->listen_id->context : NULL;
+    const struct slot *slot = look(event, HERE);
+    return slot ? (mrg_id *)(uintptr_t)slot->hot.length : NULL;
 }
 
-/* Connection and datagram events keep it at different places; a datagram id is known by its port space. */
-static const void *private_data(const struct rdma_cm_event *raw, size_t *length)
+/* Connection and datagram events keep it at different places. */
+static const void *private_data(const struct rdma_cm_event *raw, bool datagram, size_t *length)
 {
-    bool datagram = raw->id->ps == RDMA_PS_UDP || raw->id->ps == RDMA_PS_IPOIB;
     *length = datagram ? raw->param.ud.private_data_len : raw->param.conn.private_data_len;
     const void *data = datagram ? raw->param.ud.private_data : raw->param.conn.private_data;
     return *length ? data : NULL;
@@ -137,10 +152,10 @@ static const void *private_data(const struct rdma_cm_event *raw, size_t *length)
 
 API(const void *, mrg_event_private_data, (mrg_cm_event * event, size_t *length), (event, length))
 {
-    const struct rdma_cm_event *raw = look(event, HERE);
-    if (!raw)
+    const struct slot *slot = look(event, HERE);
+    if (!slot)
         return NULL;
     if (!length)
         return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL"), NULL;
-    return private_data(raw, length);
+    return private_data(raw_of(slot), slot->hot.access, length);
 }

@@ -86,11 +86,11 @@ struct body {
 /* What a post reads. Written only while the object is not live. */
 struct hot {
     _Atomic token word;      /* the handle with the state in place of the index; 0: never used */
-    _Atomic uint64_t addr;   /* MR: first byte. Atomic for findings, which may be late */
-    _Atomic uint64_t length; /* MR: bytes */
+    _Atomic uint64_t addr;   /* MR: first byte. Atomic for findings, which may be late. Event: its id */
+    _Atomic uint64_t length; /* MR: bytes. Event: its listener */
     uint32_t lkey;
     uint32_t rkey;
-    uint32_t access; /* MR: IBV_ACCESS_* */
+    uint32_t access; /* MR: IBV_ACCESS_*. Event: whether it is a datagram's */
     uint32_t pd;     /* MR: slot index of its PD */
     union {
         void *raw;         /* MR: the struct ibv_mr; event: the struct rdma_cm_event */

@@ -59,6 +59,9 @@ Test(event, request_is_counted_on_the_listener)
     cr_expect_eq(length, 0);
     expect_refused(mrg_destroy_id(listener), EBUSY, "unacked-event");
     cr_expect_eq(mrg_destroy_id(child), 0);
+    cr_expect_eq(mrg_event_id(event), child, "its id may be gone, the event is not");
+    expect_refused(mrg_id_context(mrg_event_id(event)), ESTALE, "stale-handle");
+    cr_expect_null(mrg_event_private_data(event, &length));
     cr_expect_eq(mrg_ack_cm_event(event), 0);
     expect_refused(mrg_destroy_event_channel(channel), EBUSY, "destroy-order");
     cr_expect_eq(mrg_destroy_id(listener), 0);
