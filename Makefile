@@ -38,7 +38,7 @@ define variant
 $(BUILD)/$1/obj/%.o: %.c
 	@mkdir -p $$(@D)
 	$(SAY) '  CC    $$@'
-	$(Q)$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests/stub -MMD -MP -c $$< -o $$@
+	$(Q)$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests -Itests/stub -MMD -MP -c $$< -o $$@
 
 $(BUILD)/$1/libmrguard.a: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o)
 	@rm -f $$@
@@ -118,7 +118,7 @@ $(BUILD)/bench/bench: tests/bench/bench.c $(BUILD)/plain/obj/tests/stub/stub.o $
 	$(Q)$(CC_plain) $(FLAGS) $(FLAGS_plain) -Isrc -Itests/stub $^ $(LIBS) -o $@
 
 format: ## format every C file in place (clang-format 14)
-	clang-format -i $(SOURCES) $(HEADERS) $(wildcard src/*.h tests/*/*.[ch] examples/*.[ch])
+	clang-format -i $(SOURCES) $(HEADERS) $(wildcard src/*.h tests/*.h tests/*/*.[ch] examples/*.[ch])
 
 clean: ## remove what was built; the guest's kernel stays
 	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/bench $(BUILD)/test

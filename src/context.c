@@ -75,11 +75,13 @@ static token join_device_pd(struct slot *id, uint32_t edge, struct slot *slot, c
     return context->device_pd;
 }
 
+/* No rule can be broken under the lock, so no handler of findings runs there: only memory or the provider may fail. */
 token context_join_device_pd(struct slot *id, uint32_t edge, struct ibv_context *raw, const struct here *here)
 {
     pthread_mutex_lock(&devices_lock);
-    struct slot *context = context_hold(raw, here);
-    token pd = context ? join_device_pd(id, edge, context, here) : 0;
+    struct slot *joined = object_parent(id, TYPE_PD); /* by another thread */
+    struct slot *context = joined ? NULL : context_hold(raw, here);
+    token pd = joined ? slot_token(joined) : context ? join_device_pd(id, edge, context, here) : 0;
     pthread_mutex_unlock(&devices_lock);
     if (context)
         object_exit(context);

@@ -15,7 +15,7 @@
 #define SITE_TEXT_MAX 256
 
 /* The last finding of the thread, with the text that it points to. */
-static _Thread_local struct {
+static _Thread_local struct last_finding {
     struct mrg_finding finding;
     bool valid;
     char call[64];
@@ -154,7 +154,15 @@ static void describe(enum rule rule, int error, const struct here *here, const s
     }
 }
 
-/* Counts, hands out, prints. The handler sees every finding; it may call the library again. */
+/* What the handler calls may fail in turn; the finding that is handed over is the thread's last one all the same. */
+static void hand_over(mrg_finding_handler *call)
+{
+    struct last_finding saved = last;
+    call(&last.finding, atomic_load(&handler.arg));
+    last = saved;
+}
+
+/* Counts, hands out, prints. */
 static void publish(enum rule rule, const char *site)
 {
     atomic_fetch_add_explicit(&counts[rule], 1, memory_order_relaxed);
@@ -162,7 +170,7 @@ static void publish(enum rule rule, const char *site)
     mrg_finding_handler *call = atomic_load(&handler.handler);
     uint64_t times = turn_to_print(rule, site);
     if (call)
-        call(&last.finding, atomic_load(&handler.arg));
+        hand_over(call);
     else if (times)
         print_text(&last.finding, times);
     if (options()->policy == POLICY_ABORT)

@@ -32,6 +32,7 @@ struct slot *id_embryo(token channel, void *context, const struct here *here)
     id->raw = NULL;
     id->context = context;
     id->synchronous = !channel;
+    id->changing = false;
     id->connected = false;
     id->device_pd = id->registration_pd = id->qp = 0;
     id->cqs[0] = id->cqs[1] = 0;
@@ -89,18 +90,19 @@ API(int, mrg_destroy_id, (mrg_id * id), (id))
 token id_device_pd(struct slot *slot, const struct here *here)
 {
     struct id *id = id_of(slot);
-    pthread_mutex_lock(&id->base.lock);
-    token pd = id->device_pd;
-    if (!pd && id->raw->verbs) {
-        pd = context_join_device_pd(slot, ID_EDGE_DEVICE_PD, id->raw->verbs, here);
-        id->device_pd = id->registration_pd = pd;
-        if (pd)
-            id->raw->pd = pd_of(slot_at(pd))->raw;
-    } else if (!pd) {
-        refuse(RULE_NO_PD, here, slot,
-               "the id has no device: it is not bound or resolved yet, or listens on any address");
+    token pd = id->device_pd, none = 0;
+    if (pd)
+        return pd;
+    if (!id->raw->verbs)
+        return refuse(RULE_NO_PD, here, slot,
+                      "the id has no device: it is not bound or resolved yet, or listens on any address"),
+               0;
+    pd = context_join_device_pd(slot, ID_EDGE_DEVICE_PD, id->raw->verbs, here);
+    if (pd && atomic_compare_exchange_strong(&id->device_pd, &none, pd)) {
+        id->raw->pd = pd_of(slot_at(pd))->raw;
+        none = 0;
+        atomic_compare_exchange_strong(&id->registration_pd, &none, pd);
     }
-    pthread_mutex_unlock(&id->base.lock);
     return pd;
 }
 

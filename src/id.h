@@ -7,10 +7,11 @@
 #include "registry.h"
 
 struct id {
-    struct body base; /* its lock: making and taking down what the id has */
+    struct body base;
     struct rdma_cm_id *raw;
     void *context;                 /* the caller's; raw->context is our own token */
     bool synchronous;              /* without an event channel: calls wait for their event */
+    atomic_bool changing;          /* a thread is making or destroying its QP */
     atomic_bool connected;         /* a synchronous one, between connect or accept and disconnect */
     _Atomic token device_pd;       /* 0: no device yet */
     _Atomic token qp;              /* 0: none */

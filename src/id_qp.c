@@ -102,7 +102,24 @@ static token make_qp(struct making *m, struct slot *slot, mrg_pd *pd, mrg_qp_ini
     return qp_new(&m->parts, id->raw, attr, here);
 }
 
-static int create_qp_locked(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
+/*
+ * One thread at a time changes what an id has. No lock: a refusal runs the caller's handler of findings, which may
+ * come here again.
+ */
+static int begin_change(struct slot *slot, const struct here *here)
+{
+    if (!atomic_exchange(&id_of(slot)->changing, true))
+        return 0;
+    return refuse(RULE_WRONG_STATE, here, slot, "another thread is making or destroying the id's QP");
+}
+
+static int end_change(struct slot *slot, int result)
+{
+    atomic_store(&id_of(slot)->changing, false);
+    return result;
+}
+
+static int create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
 {
     struct id *id = id_of(slot);
     if (has_qp(id))
@@ -123,12 +140,9 @@ int id_create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const st
 {
     if (!attr)
         return refuse(RULE_BAD_ARGUMENT, here, slot, "attr is NULL");
-    if (!id_device_pd(slot, here))
+    if (!id_device_pd(slot, here) || begin_change(slot, here))
         return -1;
-    pthread_mutex_lock(&id_of(slot)->base.lock);
-    int result = create_qp_locked(slot, pd, attr, here);
-    pthread_mutex_unlock(&id_of(slot)->base.lock);
-    return result;
+    return end_change(slot, create_qp(slot, pd, attr, here));
 }
 
 API(int, mrg_create_qp, (mrg_id * id, mrg_pd *pd, mrg_qp_init_attr *attr), (id, pd, attr))
@@ -145,7 +159,7 @@ API(int, mrg_create_qp, (mrg_id * id, mrg_pd *pd, mrg_qp_init_attr *attr), (id, 
  * QP and CQs go together or not at all, as far as rules are concerned: all are claimed before the first is
  * released. Where the provider refuses one, those after it stay, and the next call goes on with them.
  */
-static int destroy_qp_locked(struct id *id, const struct here *here)
+static int destroy_qp(struct id *id, const struct here *here)
 {
     token tokens[] = {id->qp, id->cqs[SEND_QUEUE], id->cqs[RECV_QUEUE]};
     const int count = sizeof tokens / sizeof *tokens;
@@ -170,11 +184,7 @@ static int destroy_qp_locked(struct id *id, const struct here *here)
 
 int id_destroy_qp(struct slot *slot, const struct here *here)
 {
-    struct id *id = id_of(slot);
-    pthread_mutex_lock(&id->base.lock);
-    int result = destroy_qp_locked(id, here);
-    pthread_mutex_unlock(&id->base.lock);
-    return result;
+    return begin_change(slot, here) ? -1 : end_change(slot, destroy_qp(id_of(slot), here));
 }
 
 API(int, mrg_destroy_qp, (mrg_id * id), (id))

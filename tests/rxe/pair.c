@@ -108,16 +108,6 @@ void await_recv(mrg_id *id, void *context)
     check(&wc, context);
 }
 
-static void ignore_finding(const struct mrg_finding *finding, void *arg)
-{
-    (void)finding, (void)arg;
-}
-
-void be_quiet(void)
-{
-    mrg_set_finding_handler(ignore_finding, NULL);
-}
-
 /* librdmacm keeps the default PD of a device until the device's last id goes: let one go. */
 static void release_default_pd(const char *variable)
 {

@@ -113,6 +113,26 @@ Test(id, qp_of_parts_from_another_device)
     expect_nothing_left();
 }
 
+Test(id, cq_and_its_channel_are_of_one_device)
+{
+    mrg_id *id = bound_id();
+    stub_bind_to = &stub_devices[1];
+    mrg_id *far = bound_id();
+    mrg_comp_channel *channel = mrg_create_comp_channel(mrg_id_verbs(far));
+    expect_refused(mrg_create_cq(mrg_id_verbs(id), 4, NULL, channel, 0), EXDEV, "wrong-pd");
+    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(far), 4, NULL, channel, 0), *from;
+    void *context;
+    expect_refused(mrg_get_cq_event(channel, NULL, &context), EINVAL, "bad-argument");
+    expect_refused(mrg_get_cq_event(channel, &from, NULL), EINVAL, "bad-argument");
+    expect_refused(mrg_ack_cq_events(cq, 1), EINVAL, "bad-argument");
+    expect_refused(mrg_destroy_comp_channel(channel), EBUSY, "destroy-order");
+    cr_expect_eq(mrg_destroy_id(far), 0, "a CQ belongs to its device, not to an id");
+    cr_expect_eq(mrg_destroy_cq(cq), 0);
+    cr_expect_eq(mrg_destroy_comp_channel(channel), 0);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    expect_nothing_left();
+}
+
 Test(id, qp_that_the_provider_does_not_destroy_works_on)
 {
     inject_install();

@@ -240,6 +240,45 @@ Test(report, handler_gets_every_finding)
     cr_expect_eq(mrg_stats(NULL), -1);
 }
 
+/* Whatever it calls: it runs with no lock held. */
+static void call_everything(const struct mrg_finding *finding, void *arg)
+{
+    mrg_id *id = *(mrg_id **)arg;
+    static _Thread_local bool inside;
+    (void)finding;
+    if (inside)
+        return;
+    inside = true;
+    mrg_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}};
+    mrg_pd_unref(mrg_id_pd(id));
+    mrg_mr_unref(mrg_reg_msgs(id, memory, 1));
+    if (!mrg_create_qp(id, NULL, &attr))
+        mrg_destroy_qp(id);
+    mrg_destroy_id(id);
+    mrg_dereg_mr((mrg_mr *)memory);
+    inside = false;
+}
+
+Test(report, handler_may_call_the_library_from_anywhere, .timeout = 10)
+{
+    mrg_id *id = NULL;
+    mrg_set_finding_handler(call_everything, &id);
+    struct sockaddr addr = {0};
+    mrg_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}};
+    cr_assert_eq(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
+    mrg_id *kept = id;
+    expect_refused(mrg_create_qp(id, (mrg_pd *)&addr, &attr), ENODEV, "no-pd");
+    id = NULL;
+    cr_assert(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0 && mrg_bind_addr(id, &addr) == 0);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, 1);
+    expect_refused(mrg_create_qp(id, (mrg_pd *)&addr, &attr), ESTALE, "stale-handle");
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    expect_refused(mrg_create_qp(id, NULL, &attr), EINVAL, "wrong-state");
+    expect_refused(mrg_post_recv(id, NULL, memory, 2, mr), ERANGE, "out-of-range");
+    expect_refused(mrg_destroy_id(id), EBUSY, "leaked-mr");
+    cr_expect_neq(kept, id);
+}
+
 Test(report, plain_function_records_its_caller)
 {
     setup_stub();
