@@ -106,15 +106,17 @@ MRG_API int mrg_disconnect(mrg_id *id);
 /*
  * Makes the id's QP (rdma_create_qp), on pd or, NULL, on its device's PD; from here on mrg_reg_* through the id
  * register on that PD too. attr->cap holds what was granted afterwards. CQs that attr does not name are made
- * for the id. EINVAL (bad-argument): attr NULL; EINVAL (wrong-state): it has a QP. ENODEV (no-pd): no device
- * yet. EXDEV (wrong-pd): pd or a CQ is on another device. Else the provider's.
+ * for the id, to be read with mrg_get_send_comp and mrg_get_recv_comp. EINVAL: attr is NULL (bad-argument); it has a
+ * QP, or another thread is making or destroying it (wrong-state). ENODEV (no-pd): no device yet. EXDEV (wrong-pd): pd
+ * or a CQ is on another device. Else the provider's.
  */
 MRG_API int mrg_create_qp(mrg_id *id, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 
 /*
- * Destroys the id's QP and the CQs made for it (rdma_destroy_qp, which cannot fail there). Ends all borrows of its WRs;
- * their completions are not handed out any more. EINVAL (no-qp): there is none. The provider's errno: it refused,
- * everything is as before.
+ * Destroys the id's QP and the CQs made for it (rdma_destroy_qp, which cannot fail there). Ends all borrows of its
+ * WRs; their completions are not handed out any more. EINVAL: there is none (no-qp); another thread is making or
+ * destroying it (wrong-state). EBUSY (destroy-order): a thread waits for a completion of it. The provider's errno:
+ * it refused; what it refused to destroy is as before, and the same call goes on with it.
  */
 MRG_API int mrg_destroy_qp(mrg_id *id);
 

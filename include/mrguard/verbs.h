@@ -181,11 +181,11 @@ MRG_API int mrg_get_recv_comp(mrg_id *id, struct ibv_wc *wc);
  * The v forms take nsge pieces; a piece of length 0 is skipped, and no piece at all is a message of length 0.
  *
  * EINVAL: no-qp, the id has no QP; unregistered-post, mr is NULL though data is neither empty nor inline;
- * bad-argument, unknown flags, nsge negative or above what the QP was granted. ESTALE: the MR is gone. ERANGE
- * (out-of-range): outside the MR. EMSGSIZE: a length or sum over what a message can hold (length-truncated);
- * inline data over what the QP was granted (inline-too-long). EXDEV (wrong-pd): MR and QP are on different
- * PDs. EACCES (missing-access): a receive or READ into an MR without local write. ENOMEM, no finding: as many
- * WRs as the QP was granted are in flight: poll. Else the provider's errno.
+ * bad-argument, unknown flags, nsge negative or above what the QP was granted. ESTALE (stale-handle): the MR is gone,
+ * or another thread is destroying the QP. ERANGE (out-of-range): outside the MR. EMSGSIZE: a length or sum over what a
+ * message can hold (length-truncated); inline data over what the QP was granted (inline-too-long). EXDEV (wrong-pd): MR
+ * and QP are on different PDs. EACCES (missing-access): a receive or READ into an MR without local write. ENOMEM, no
+ * finding: as many WRs as the QP was granted are in flight: poll. Else the provider's errno.
  * Cost: the queue's lock, one counter in each MR; no allocation, no system call of mrguard's.
  */
 MRG_API int mrg_post_recv(mrg_id *id, void *context, void *addr, size_t length, mrg_mr *mr);
