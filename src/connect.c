@@ -75,10 +75,11 @@ static struct slot *enter_to_connect(mrg_id *id, const struct rdma_conn_param *p
     return NULL;
 }
 
-/* On a synchronous id the call has waited: there is a connection now, or none. */
+/* On a synchronous id the call has waited: there is a connection now, or none. Else the event will tell. */
 static int leave_connected(struct slot *slot, int result)
 {
-    id_of(slot)->connected = id_of(slot)->synchronous && !result;
+    if (id_of(slot)->synchronous)
+        id_of(slot)->connected = !result;
     return leave(slot, result);
 }
 
@@ -111,7 +112,30 @@ API(int, mrg_disconnect, (mrg_id * id), (id))
     if (!slot)
         return -1;
     struct id *of = id_of(slot);
-    if (of->synchronous && !atomic_exchange(&of->connected, false))
+    if (!atomic_exchange(&of->connected, false) && of->synchronous)
         return refuse(RULE_WRONG_STATE, HERE, slot, "the id is not connected"), leave_refused(slot);
     return leave(slot, verbs.disconnect(of->raw));
+}
+
+API(int, mrg_establish, (mrg_id * id), (id))
+{
+    struct slot *slot = enter_with_device(id, HERE);
+    return slot ? leave(slot, verbs.establish(id_of(slot)->raw)) : -1;
+}
+
+API(int, mrg_notify, (mrg_id * id, enum ibv_event_type event), (id, event))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    return slot ? leave(slot, verbs.notify(id_of(slot)->raw, event)) : -1;
+}
+
+API(int, mrg_set_option, (mrg_id * id, int level, int name, void *value, size_t length),
+    (id, level, name, value, length))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    if (!value)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "value is NULL"), leave_refused(slot);
+    return leave(slot, verbs.set_option(id_of(slot)->raw, level, name, value, length));
 }

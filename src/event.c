@@ -70,6 +70,8 @@ static mrg_cm_event *event_new(struct rdma_cm_event *raw, token channel, const c
     if (child)
         id_publish(child, raw->id);
     record(slot, raw);
+    if (raw->event == RDMA_CM_EVENT_ESTABLISHED)
+        id_of(slot_at(id))->connected = true;
     return object_publish(slot);
 }
 

@@ -12,7 +12,7 @@ struct id {
     void *context;                 /* the caller's; raw->context is our own token */
     bool synchronous;              /* without an event channel: calls wait for their event */
     atomic_bool changing;          /* a thread is making or destroying its QP */
-    atomic_bool connected;         /* a synchronous one, between connect or accept and disconnect */
+    atomic_bool connected;         /* between ESTABLISHED and disconnect */
     _Atomic token device_pd;       /* 0: no device yet */
     _Atomic token qp;              /* 0: none */
     _Atomic token registration_pd; /* the QP's PD, or the device's; 0: no device yet */

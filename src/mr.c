@@ -118,6 +118,57 @@ API(mrg_mr *, mrg_reg_send, (mrg_id * id, const void *addr, size_t length), (id,
     return reg_through_id(id, (void *)(uintptr_t)addr, length, 0, HERE);
 }
 
+/* All or none: the first refusal is the one that is reported. */
+static int reg_each(mrg_id *id, const struct iovec *ranges, int count, int access, mrg_mr **made,
+                    const struct here *here)
+{
+    for (int i = 0; i < count; i++) {
+        made[i] = reg_through_id(id, ranges[i].iov_base, ranges[i].iov_len, access, here);
+        if (made[i])
+            continue;
+        int error = errno;
+        while (i-- > 0)
+            object_unref(slot_at(handle_token(made[i])), handle_token(made[i]), here);
+        return errno = error, -1;
+    }
+    return 0;
+}
+
+static int reg_vector(mrg_id *id, const struct iovec *ranges, int count, int access, mrg_mr **ret,
+                      const struct here *here)
+{
+    if (count < 0 || (count && (!ranges || !ret)))
+        return refuse(RULE_BAD_ARGUMENT, here, NULL, "%d ranges at %p into %p", count, (const void *)ranges,
+                      (void *)ret);
+    if (!slot_find(id, TYPE_ID))
+        return refuse_handle(id, TYPE_ID, here);
+    mrg_mr **made = calloc((size_t)count + 1, sizeof(mrg_mr *));
+    if (!made)
+        return failed_below(ENOMEM);
+    int result = reg_each(id, ranges, count, access, made, here);
+    for (int i = 0; !result && i < count; i++)
+        ret[i] = made[i];
+    int error = errno;
+    free(made);
+    errno = error;
+    return result;
+}
+
+API(int, mrg_reg_msgsv, (mrg_id * id, const struct iovec *ranges, int count, mrg_mr **ret), (id, ranges, count, ret))
+{
+    return reg_vector(id, ranges, count, IBV_ACCESS_LOCAL_WRITE, ret, HERE);
+}
+
+API(int, mrg_reg_readv, (mrg_id * id, const struct iovec *ranges, int count, mrg_mr **ret), (id, ranges, count, ret))
+{
+    return reg_vector(id, ranges, count, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, ret, HERE);
+}
+
+API(int, mrg_reg_writev, (mrg_id * id, const struct iovec *ranges, int count, mrg_mr **ret), (id, ranges, count, ret))
+{
+    return reg_vector(id, ranges, count, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ret, HERE);
+}
+
 static mrg_mr *reg_on_pd(const struct request *r, const struct here *here)
 {
     void *pd = (void *)(uintptr_t)r->pd;

@@ -463,6 +463,16 @@ struct slot *object_parent(struct slot *child, enum type parent_type)
     return parent;
 }
 
+bool object_has_child(struct slot *parent, enum type type)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t name = parent->cold.first_child;
+    while (name && slot_type(link_child(name)) != type)
+        name = link_named(name)->next;
+    pthread_mutex_unlock(&lock);
+    return name;
+}
+
 /* Uses: calls and borrows under way */
 
 bool object_hold(struct slot *slot, token t)

@@ -74,6 +74,9 @@ int object_join(struct slot *child, uint32_t edge, token parent);
 /* Cuts the edge from child to the parent of a type; the parent is released if that was all it lived for. */
 void object_leave(struct slot *child, enum type parent_type);
 
+/* Whether the object has a child of a type now. Looks through all children. */
+bool object_has_child(struct slot *parent, enum type type);
+
 /* The parent of a type, 0 if there is none. Stable while the child lives and is not moved. */
 struct slot *object_parent(struct slot *child, enum type parent_type);
 

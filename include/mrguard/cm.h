@@ -101,6 +101,21 @@ MRG_API int mrg_accept(mrg_id *id, struct rdma_conn_param *param) MRG_MUST_CHECK
 MRG_API int mrg_reject(mrg_id *id, const void *private_data, uint8_t length);
 MRG_API int mrg_disconnect(mrg_id *id);
 
+/*
+ * rdma_establish, rdma_notify, rdma_set_option: as there. EINVAL (bad-argument): value NULL. EINVAL (wrong-state):
+ * establish before the id has a device.
+ */
+MRG_API int mrg_establish(mrg_id *id) MRG_MUST_CHECK;
+MRG_API int mrg_notify(mrg_id *id, enum ibv_event_type event);
+MRG_API int mrg_set_option(mrg_id *id, int level, int name, void *value, size_t length) MRG_MUST_CHECK;
+
+/*
+ * Moves an id to another channel, or makes it synchronous: channel NULL (rdma_migrate_id). EBUSY (unacked-event): an
+ * event of its is not acknowledged, for which librdmacm would wait. No thread may be getting events of the old channel
+ * meanwhile. EINVAL from below: it is synchronous already.
+ */
+MRG_API int mrg_migrate_id(mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
+
 /* QPs */
 
 /*

@@ -42,6 +42,11 @@ MRG_API int mrg_connect_at(const char *site, mrg_id *id, struct rdma_conn_param 
 MRG_API int mrg_accept_at(const char *site, mrg_id *id, struct rdma_conn_param *param) MRG_MUST_CHECK;
 MRG_API int mrg_reject_at(const char *site, mrg_id *id, const void *private_data, uint8_t length);
 MRG_API int mrg_disconnect_at(const char *site, mrg_id *id);
+MRG_API int mrg_establish_at(const char *site, mrg_id *id) MRG_MUST_CHECK;
+MRG_API int mrg_notify_at(const char *site, mrg_id *id, enum ibv_event_type event);
+MRG_API int mrg_set_option_at(const char *site, mrg_id *id, int level, int name, void *value, size_t length)
+    MRG_MUST_CHECK;
+MRG_API int mrg_migrate_id_at(const char *site, mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
 MRG_API int mrg_create_qp_at(const char *site, mrg_id *id, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 MRG_API int mrg_destroy_qp_at(const char *site, mrg_id *id);
 MRG_API void *mrg_id_context_at(const char *site, mrg_id *id);
@@ -61,6 +66,12 @@ MRG_API mrg_mr *mrg_reg_msgs_at(const char *site, mrg_id *id, void *addr, size_t
 MRG_API mrg_mr *mrg_reg_read_at(const char *site, mrg_id *id, void *addr, size_t length) MRG_MUST_CHECK;
 MRG_API mrg_mr *mrg_reg_write_at(const char *site, mrg_id *id, void *addr, size_t length) MRG_MUST_CHECK;
 MRG_API mrg_mr *mrg_reg_send_at(const char *site, mrg_id *id, const void *addr, size_t length) MRG_MUST_CHECK;
+MRG_API int mrg_reg_msgsv_at(const char *site, mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret)
+    MRG_MUST_CHECK;
+MRG_API int mrg_reg_readv_at(const char *site, mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret)
+    MRG_MUST_CHECK;
+MRG_API int mrg_reg_writev_at(const char *site, mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret)
+    MRG_MUST_CHECK;
 MRG_API mrg_mr *mrg_reg_mr_at(const char *site, mrg_pd *pd, void *addr, size_t length, int access) MRG_MUST_CHECK;
 MRG_API mrg_mr *mrg_reg_mr_owned_at(const char *site, mrg_pd *pd, void *addr, size_t length, int access,
                                     mrg_release_fn *release, void *arg) MRG_MUST_CHECK;
@@ -137,6 +148,10 @@ MRG_API int mrg_remote_unpack_at(const char *site, mrg_remote *ret, const void *
 #define mrg_accept(...) mrg_accept_at(MRG_SITE, __VA_ARGS__)
 #define mrg_reject(...) mrg_reject_at(MRG_SITE, __VA_ARGS__)
 #define mrg_disconnect(...) mrg_disconnect_at(MRG_SITE, __VA_ARGS__)
+#define mrg_establish(...) mrg_establish_at(MRG_SITE, __VA_ARGS__)
+#define mrg_notify(...) mrg_notify_at(MRG_SITE, __VA_ARGS__)
+#define mrg_set_option(...) mrg_set_option_at(MRG_SITE, __VA_ARGS__)
+#define mrg_migrate_id(...) mrg_migrate_id_at(MRG_SITE, __VA_ARGS__)
 #define mrg_create_qp(...) mrg_create_qp_at(MRG_SITE, __VA_ARGS__)
 #define mrg_destroy_qp(...) mrg_destroy_qp_at(MRG_SITE, __VA_ARGS__)
 #define mrg_id_context(...) mrg_id_context_at(MRG_SITE, __VA_ARGS__)
@@ -156,6 +171,9 @@ MRG_API int mrg_remote_unpack_at(const char *site, mrg_remote *ret, const void *
 #define mrg_reg_read(...) mrg_reg_read_at(MRG_SITE, __VA_ARGS__)
 #define mrg_reg_write(...) mrg_reg_write_at(MRG_SITE, __VA_ARGS__)
 #define mrg_reg_send(...) mrg_reg_send_at(MRG_SITE, __VA_ARGS__)
+#define mrg_reg_msgsv(...) mrg_reg_msgsv_at(MRG_SITE, __VA_ARGS__)
+#define mrg_reg_readv(...) mrg_reg_readv_at(MRG_SITE, __VA_ARGS__)
+#define mrg_reg_writev(...) mrg_reg_writev_at(MRG_SITE, __VA_ARGS__)
 #define mrg_reg_mr(...) mrg_reg_mr_at(MRG_SITE, __VA_ARGS__)
 #define mrg_reg_mr_owned(...) mrg_reg_mr_owned_at(MRG_SITE, __VA_ARGS__)
 #define mrg_dereg_mr(...) mrg_dereg_mr_at(MRG_SITE, __VA_ARGS__)

@@ -16,6 +16,7 @@
 #define MRGUARD_VERBS_H
 
 #include <mrguard/types.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,6 +66,15 @@ MRG_API mrg_mr *mrg_reg_msgs(mrg_id *id, void *addr, size_t length) MRG_MUST_CHE
 MRG_API mrg_mr *mrg_reg_read(mrg_id *id, void *addr, size_t length) MRG_MUST_CHECK MRG_GIVES;
 MRG_API mrg_mr *mrg_reg_write(mrg_id *id, void *addr, size_t length) MRG_MUST_CHECK MRG_GIVES;
 MRG_API mrg_mr *mrg_reg_send(mrg_id *id, const void *addr, size_t length) MRG_MUST_CHECK MRG_GIVES;
+
+/*
+ * Registers count ranges, all or none, and stores their MRs in ret[0] to ret[count - 1] (no twin). As the single
+ * forms; EINVAL (bad-argument) also for a negative count or a NULL array. Where one is refused the ones before it
+ * are released again.
+ */
+MRG_API int mrg_reg_msgsv(mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret) MRG_MUST_CHECK;
+MRG_API int mrg_reg_readv(mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret) MRG_MUST_CHECK;
+MRG_API int mrg_reg_writev(mrg_id *id, const struct iovec *ranges, int count, mrg_mr **ret) MRG_MUST_CHECK;
 
 /*
  * Registers on a PD, for memory that belongs to no id (ibv_reg_mr). access: IBV_ACCESS_* or 0. As above, and

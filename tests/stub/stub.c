@@ -132,6 +132,24 @@ static int reject(struct rdma_cm_id *id, const void *data, uint8_t length)
     return 0;
 }
 
+static int notify(struct rdma_cm_id *id, enum ibv_event_type event)
+{
+    (void)id, (void)event;
+    return 0;
+}
+
+static int set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t length)
+{
+    (void)id, (void)level, (void)name, (void)value, (void)length;
+    return 0;
+}
+
+static int migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+    id->channel = channel;
+    return 0;
+}
+
 static int disconnect(struct rdma_cm_id *id)
 {
     (void)id;
@@ -391,6 +409,10 @@ void stub_install(void)
         .accept = with_param,
         .reject = reject,
         .disconnect = disconnect,
+        .establish = disconnect,
+        .notify = notify,
+        .set_option = set_option,
+        .migrate_id = migrate_id,
         .create_qp = create_qp,
         .get_devices = get_devices,
         .free_devices = free_devices,

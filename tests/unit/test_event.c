@@ -33,6 +33,29 @@ Test(event, id_waits_for_the_acknowledgement)
     expect_nothing_left();
 }
 
+Test(event, id_moves_between_channels_once_its_events_are_acknowledged)
+{
+    mrg_channel *from = mrg_create_event_channel(), *to = mrg_create_event_channel();
+    mrg_id *id;
+    mrg_cm_event *event;
+    cr_assert_eq(mrg_create_id(from, &id, NULL, RDMA_PS_TCP), 0);
+    stub_event(raw_id(id), NULL, RDMA_CM_EVENT_ADDR_RESOLVED);
+    cr_assert_eq(mrg_get_cm_event(from, &event), 0);
+    expect_refused(mrg_migrate_id(id, to), EBUSY, "unacked-event");
+    expect_refused(mrg_migrate_id(id, (mrg_channel *)id), ESTALE, "stale-handle");
+    cr_expect_eq(mrg_id_channel(id), from);
+    cr_expect_eq(mrg_ack_cm_event(event), 0);
+    cr_expect_eq(mrg_migrate_id(id, to), 0);
+    cr_expect_eq(mrg_id_channel(id), to);
+    cr_expect_eq(mrg_destroy_event_channel(from), 0);
+    expect_refused(mrg_destroy_event_channel(to), EBUSY, "destroy-order");
+    cr_expect_eq(mrg_migrate_id(id, NULL), 0);
+    cr_expect_null(mrg_id_channel(id));
+    cr_expect_eq(mrg_destroy_event_channel(to), 0);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    expect_nothing_left();
+}
+
 /* A CONNECT_REQUEST as the raw library delivers it: its new id has the listener's channel and context. */
 static struct rdma_cm_id *raw_request(mrg_id *listener)
 {

@@ -221,6 +221,8 @@ Test(id, bad_arguments)
     expect_refused(mrg_accept(unbound, NULL), EINVAL, "wrong-state");
     expect_refused(mrg_disconnect(unbound), EINVAL, "wrong-state");
     expect_refused(mrg_create_qp(unbound, NULL, &attr), ENODEV, "no-pd");
+    expect_refused(mrg_establish(unbound), EINVAL, "wrong-state");
+    expect_refused(mrg_set_option(unbound, 0, 0, NULL, 1), EINVAL, "bad-argument");
     expect_refused(mrg_reject(unbound, NULL, 1), EINVAL, "bad-argument");
     expect_refused(mrg_get_request(unbound, NULL), EINVAL, "bad-argument");
     id = bound_id();
@@ -242,6 +244,8 @@ static void try_all(void *h, int error)
     mrg_id *id = NULL;
     mrg_cm_event *event = NULL;
     mrg_cq *cq = NULL;
+    mrg_mr *made = NULL;
+    struct iovec range = {memory, 1};
     void *context = NULL;
     size_t length = 0;
     mrg_remote remote = {4096, 1, 1, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
@@ -274,6 +278,10 @@ static void try_all(void *h, int error)
     TRY(mrg_accept(h, NULL));
     TRY(mrg_reject(h, NULL, 0));
     TRY(mrg_disconnect(h));
+    TRY(mrg_establish(h));
+    TRY(mrg_notify(h, IBV_EVENT_COMM_EST));
+    TRY(mrg_set_option(h, 0, 0, &addr, 1));
+    TRY(mrg_migrate_id(h, NULL));
     TRY(mrg_create_qp(h, NULL, &attr));
     TRY(mrg_destroy_qp(h));
     TRY(mrg_id_context(h));
@@ -291,6 +299,9 @@ static void try_all(void *h, int error)
     TRY(mrg_reg_read(h, memory, 1));
     TRY(mrg_reg_write(h, memory, 1));
     TRY(mrg_reg_send(h, memory, 1));
+    TRY(mrg_reg_msgsv(h, &range, 1, &made));
+    TRY(mrg_reg_readv(h, &range, 1, &made));
+    TRY(mrg_reg_writev(h, &range, 1, &made));
     TRY(mrg_reg_mr(h, memory, 1, 0));
     TRY(mrg_dereg_mr(h));
     TRY(mrg_mr_ref(h));
@@ -322,7 +333,7 @@ static void try_all(void *h, int error)
     TRY(mrg_post_read_from(h, NULL, memory, 1, NULL, 0, &remote, 0));
     TRY(mrg_post_write_to(h, NULL, memory, 1, NULL, 0, &remote, 0));
 #undef TRY
-    cr_expect_eq(n, 67);
+    cr_expect_eq(n, 74);
 }
 
 Test(id, no_call_takes_a_handle_that_is_not_good)

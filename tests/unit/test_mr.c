@@ -141,6 +141,36 @@ Test(mr, kernel_that_refuses_to_register_is_explained)
     cr_expect_eq(stub.live_mrs, 1);
 }
 
+Test(mr, vector_is_registered_whole_or_not_at_all)
+{
+    inject_install();
+    mrg_id *id = bound_id();
+    struct iovec ranges[] = {{memory, 10}, {memory + 100, 20}, {memory + 200, 30}};
+    mrg_mr *mrs[3] = {0};
+    cr_assert_eq(mrg_reg_readv(id, ranges, 3, mrs), 0);
+    for (int i = 0; i < 3; i++) {
+        cr_expect_eq(mrg_mr_length(mrs[i]), ranges[i].iov_len);
+        cr_expect_eq(mrg_mr_access(mrs[i]), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+        cr_expect_eq(mrg_dereg_mr(mrs[i]), 0);
+        mrs[i] = NULL;
+    }
+    for (int n = 1; n <= 3; n++) {
+        inject_arm(n, ENOMEM);
+        expect_refused(mrg_reg_msgsv(id, ranges, 3, mrs), ENOMEM, "registration-refused");
+        cr_expect_eq(stub.live_mrs, 0);
+        cr_expect(!mrs[0] && !mrs[1] && !mrs[2], "outputs are written only on success");
+    }
+    inject_arm(0, 0);
+    ranges[2].iov_len = 0;
+    expect_refused(mrg_reg_writev(id, ranges, 3, mrs), EINVAL, "bad-argument");
+    expect_refused(mrg_reg_writev(id, ranges, -1, mrs), EINVAL, "bad-argument");
+    expect_refused(mrg_reg_writev(id, NULL, 1, mrs), EINVAL, "bad-argument");
+    expect_refused(mrg_reg_writev(id, ranges, 1, NULL), EINVAL, "bad-argument");
+    cr_expect_eq(mrg_reg_writev(id, NULL, 0, NULL), 0);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    expect_nothing_left();
+}
+
 /* Owned memory */
 
 struct released {
