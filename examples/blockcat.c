@@ -26,8 +26,12 @@ struct fetch {
     unsigned char *buffer;
     uint64_t done; /* bytes of the file written out */
     uint64_t size;
+    bool has_qp;
+    bool connected;
     bool progress;
     double started;
+    double shown; /* when the bar was last drawn, and how much was done then */
+    uint64_t shown_done;
 };
 
 static unsigned char *chunk_at(const struct fetch *f, uint64_t n)
@@ -60,17 +64,22 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void show_progress(const struct fetch *f)
+/* Five times a second, and at the end; the rate is that since the last time. */
+static void show_progress(struct fetch *f)
 {
     static const char bar[] = "########################################";
-    if (!f->progress || !f->size)
+    const uint64_t width = sizeof bar - 1;
+    double t = now(), since = t - f->shown;
+    bool finished = f->done == f->size;
+    if (!f->progress || !f->size || (since < 0.2 && !finished))
         return;
-    const int width = (int)sizeof bar - 1;
-    double part = (double)f->done / (double)f->size, seconds = now() - f->started;
-    fprintf(stderr, "\r[%-*.*s] %3.0f%%  %.1f of %.1f MiB  %.1f MiB/s ", width, (int)(part * width), bar, part * 100,
-            (double)f->done / 0x1p20, (double)f->size / 0x1p20, (double)f->done / 0x1p20 / (seconds > 0 ? seconds : 1));
-    if (f->done == f->size)
+    double rate = finished ? (double)f->done / (t - f->started) : (double)(f->done - f->shown_done) / since;
+    fprintf(stderr, "\r[%-*.*s] %3d%%  %.1f of %.1f MiB  %.1f MiB/s   ", (int)width, (int)(f->done * width / f->size),
+            bar, (int)(f->done * 100 / f->size), (double)f->done / 0x1p20, (double)f->size / 0x1p20, rate / 0x1p20);
+    if (finished)
         fputc('\n', stderr);
+    f->shown = t;
+    f->shown_done = f->done;
 }
 
 static int write_out(struct fetch *f, const unsigned char *data, size_t length)
@@ -201,6 +210,7 @@ static int connect_to(struct fetch *f, const char *host, const char *port)
     mrg_qp_init_attr attr = {.send_cq = f->cq, .recv_cq = f->cq, .cap = {DEPTH + 2, 2, 1, 1, 0}};
     if (!f->cq || mrg_create_qp(f->id, NULL, &attr))
         return complain("making the queues");
+    f->has_qp = true;
     f->mr = mrg_reg_msgs(f->id, f->buffer, BUFFER_SIZE);
     if (!f->mr)
         return complain("mrg_reg_msgs");
@@ -210,15 +220,20 @@ static int connect_to(struct fetch *f, const char *host, const char *port)
         .retry_count = 3,
         .rnr_retry_count = 7,
     };
-    return mrg_connect(f->id, &param) ? complain("mrg_connect") : 0;
+    if (mrg_connect(f->id, &param))
+        return complain("mrg_connect");
+    f->connected = true;
+    f->started = f->shown = now();
+    return 0;
 }
 
 static int hang_up(struct fetch *f)
 {
     int failed = 0;
     if (f->id) {
-        mrg_disconnect(f->id); /* fails where there is no connection */
-        failed |= mrg_id_qp(f->id) && mrg_destroy_qp(f->id);
+        if (f->connected)
+            mrg_disconnect(f->id); /* fails where the server was first */
+        failed |= f->has_qp && mrg_destroy_qp(f->id);
         failed |= f->mr && mrg_dereg_mr(f->mr);
         failed |= f->cq && mrg_destroy_cq(f->cq);
         failed |= f->completions && mrg_destroy_comp_channel(f->completions);
@@ -248,7 +263,6 @@ int main(int argc, char **argv)
     if (optind + 1 != argc)
         return fputs(usage, stderr), 2;
     f.buffer = calloc(1, BUFFER_SIZE);
-    f.started = now();
     int failed = !f.buffer || connect_to(&f, argv[optind], port) || fetch(&f);
     return hang_up(&f) || failed ? 1 : 0;
 }

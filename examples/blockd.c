@@ -36,6 +36,7 @@ struct server {
 struct client {
     struct client *next;
     mrg_id *id;
+    bool has_qp;
     uint64_t offset; /* of the window on offer */
     void *window;
     size_t window_length;
@@ -159,6 +160,7 @@ static int equip(struct server *s, struct client *c)
     mrg_qp_init_attr attr = {.send_cq = s->cq, .recv_cq = s->cq, .cap = {4, 4, 1, 1, 0}};
     if (mrg_create_qp(c->id, NULL, &attr))
         return complain("mrg_create_qp");
+    c->has_qp = true;
     c->message_mr = mrg_reg_msgs(c->id, c->ready, sizeof c->ready + sizeof c->offer);
     if (!c->message_mr)
         return complain("mrg_reg_msgs");
@@ -175,7 +177,8 @@ static void drop(struct server *s, struct client *c)
         link = &(*link)->next;
     *link = c->next;
     mrg_disconnect(c->id); /* fails where the peer was first */
-    mrg_destroy_qp(c->id);
+    if (c->has_qp && mrg_destroy_qp(c->id))
+        complain("mrg_destroy_qp");
     close_window(c);
     if (c->message_mr)
         mrg_dereg_mr(c->message_mr);

@@ -70,14 +70,24 @@ void object_print(char *buf, size_t size, const struct object_facts *object)
 }
 
 /*
- * A service that retries a refused call in a loop must not drown its log: a rule at a site is printed the
- * 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. Collisions share a count.
+ * A service that retries a refused call in a loop must not drown its log: a rule broken by a call at a site is printed
+ * the 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. A bucket remembers whose count it
+ * is, so what was not seen before is always printed; two that share a bucket are printed more often, not less.
  */
-static uint64_t turn_to_print(enum rule rule, const char *site)
+static uint64_t turn_to_print(enum rule rule, const char *call, const char *site)
 {
-    static _Atomic uint64_t seen[1024];
-    uint64_t hash = ((uint64_t)(uintptr_t)site + (uint64_t)rule) * UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t n = atomic_fetch_add_explicit(&seen[hash >> 54], 1, memory_order_relaxed) + 1;
+    static struct {
+        _Atomic uint64_t whose;
+        _Atomic uint64_t count;
+    } seen[1024];
+    uint64_t hash = (uintptr_t)site * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)call * UINT64_C(0xc2b2ae3d27d4eb4f) ^
+                    (uint64_t)(rule + 1) * UINT64_C(0x165667b19e3779f9);
+    uint64_t n = 1;
+    size_t bucket = hash >> 54;
+    if (atomic_exchange(&seen[bucket].whose, hash) == hash)
+        n = atomic_fetch_add(&seen[bucket].count, 1) + 1;
+    else
+        atomic_store(&seen[bucket].count, 1);
     uint64_t step = 1;
     while (step * 10 <= n)
         step *= 10;
@@ -163,14 +173,14 @@ static void hand_over(mrg_finding_handler *call)
 }
 
 /* Counts, hands out, prints. */
-static void publish(enum rule rule, const char *site)
+static void publish(enum rule rule, const char *call, const char *site)
 {
     atomic_fetch_add_explicit(&counts[rule], 1, memory_order_relaxed);
     last.valid = true;
-    mrg_finding_handler *call = atomic_load(&handler.handler);
-    uint64_t times = turn_to_print(rule, site);
-    if (call)
-        hand_over(call);
+    mrg_finding_handler *own = atomic_load(&handler.handler);
+    uint64_t times = turn_to_print(rule, call, site);
+    if (own)
+        hand_over(own);
     else if (times)
         print_text(&last.finding, times);
     if (options()->policy == POLICY_ABORT)
@@ -182,7 +192,7 @@ static int refuse_va(int error, enum rule rule, const struct here *here, const s
 {
     vsnprintf(last.message, sizeof last.message, format, args);
     describe(rule, error, here, object, NULL);
-    publish(rule, here->site);
+    publish(rule, here->call, here->site);
     errno = error;
     return -1;
 }
@@ -213,7 +223,7 @@ void finding_note(enum rule rule, const char *made, const char *format, ...)
     vsnprintf(last.message, sizeof last.message, format, args);
     va_end(args);
     describe(rule, 0, NULL, NULL, made);
-    publish(rule, made);
+    publish(rule, NULL, made);
     errno = saved;
 }
 
@@ -223,6 +233,21 @@ int refuse_handle(const void *handle, enum type type, const struct here *here)
     enum rule rule = handle_fault(handle, type, &phrase);
     const char *name = type_name(type);
     return refuse(rule, here, NULL, "the %s %p %s", name, handle, phrase);
+}
+
+void access_print(char *buf, size_t size, uint32_t access)
+{
+    static const char *const names[] = {"local-write", "remote-write", "remote-read", "remote-atomic",
+                                        "mw-bind",     "zero-based",   "on-demand",   "huge-tlb"};
+    size_t used = (size_t)snprintf(buf, size, "%s", access ? "" : "nothing");
+    for (uint32_t bit = 0; bit < 32; bit++) {
+        if (!(access >> bit & 1) || used >= size)
+            continue;
+        const char *space = used ? " " : "";
+        used += bit < sizeof names / sizeof *names
+                    ? (size_t)snprintf(buf + used, size - used, "%s%s", space, names[bit])
+                    : (size_t)snprintf(buf + used, size - used, "%s0x%" PRIx32, space, UINT32_C(1) << bit);
+    }
 }
 
 int failed_below(int error)

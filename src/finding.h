@@ -73,6 +73,9 @@ static inline struct object_facts object_facts(const struct slot *slot)
 /* "MR [0x7f01c000, +4096)", "id", ... */
 void object_print(char *buf, size_t size, const struct object_facts *object);
 
+/* IBV_ACCESS_* by name: "local-write remote-read". */
+void access_print(char *buf, size_t size, uint32_t access);
+
 /* How often a rule was reported in this process, printed or not. */
 uint64_t finding_count(enum rule rule);
 uint64_t finding_total(void);

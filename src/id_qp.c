@@ -1,5 +1,6 @@
 /* The QP of an id: made with the CQs that the caller does not bring, and gone with them. */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "api.h"
 #include "context.h"
@@ -7,6 +8,7 @@
 #include "id.h"
 #include "pd.h"
 #include "qp.h"
+#include "verbs.h"
 
 static bool has_qp(const struct id *id)
 {
@@ -88,7 +90,38 @@ static int make_cq(struct making *m, struct slot *slot, int which, uint32_t cqe,
     return m->own_cqs[which] ? 0 : -1;
 }
 
-/* All that may be refused comes before the first thing is made. */
+/* A provider says EINVAL and no more where a QP is to be larger than its device allows. */
+static int refuse_caps(int error, struct ibv_context *device, const struct ibv_qp_cap *cap, const struct here *here)
+{
+    struct ibv_device_attr limits;
+    if ((error != EINVAL && error != ENOMEM) || verbs.query_device(device, &limits))
+        return failed_below(error);
+    const struct {
+        const char *name;
+        uint32_t asked;
+        int limit;
+    } caps[] = {
+        {"max_send_wr", cap->max_send_wr, limits.max_qp_wr},
+        {"max_recv_wr", cap->max_recv_wr, limits.max_qp_wr},
+        {"max_send_sge", cap->max_send_sge, limits.max_sge},
+        {"max_recv_sge", cap->max_recv_sge, limits.max_sge},
+    };
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
+        if (caps[i].limit >= 0 && caps[i].asked > (uint32_t)caps[i].limit)
+            return refuse_with(error, RULE_BAD_ARGUMENT, here, NULL, "%s is %" PRIu32 ", the device allows %d",
+                               caps[i].name, caps[i].asked, caps[i].limit);
+    return failed_below(error);
+}
+
+static token make_parts(struct making *m, struct slot *slot, mrg_qp_init_attr *attr, const struct here *here)
+{
+    if (make_cq(m, slot, SEND_QUEUE, attr->cap.max_send_wr, here) ||
+        make_cq(m, slot, RECV_QUEUE, attr->cap.max_recv_wr, here))
+        return 0;
+    return qp_new(&m->parts, id_of(slot)->raw, attr, here);
+}
+
+/* All that may be refused comes before the first thing is made; what fails then comes from below. */
 static token make_qp(struct making *m, struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
 {
     struct id *id = id_of(slot);
@@ -96,10 +129,10 @@ static token make_qp(struct making *m, struct slot *slot, mrg_pd *pd, mrg_qp_ini
     if (take_pd(m, id, pd, here) || take_cq(m, id, SEND_QUEUE, attr->send_cq, here) ||
         take_cq(m, id, RECV_QUEUE, attr->recv_cq, here))
         return 0;
-    if (make_cq(m, slot, SEND_QUEUE, attr->cap.max_send_wr, here) ||
-        make_cq(m, slot, RECV_QUEUE, attr->cap.max_recv_wr, here))
-        return 0;
-    return qp_new(&m->parts, id->raw, attr, here);
+    token qp = make_parts(m, slot, attr, here);
+    if (!qp)
+        refuse_caps(errno, id->raw->verbs, &attr->cap, here);
+    return qp;
 }
 
 /*

@@ -12,7 +12,8 @@
 
 /* What /proc/self/maps says of the range that a registration asked for. */
 struct mapping {
-    uint64_t hole; /* first address of the range that is not mapped; 0: none */
+    bool holed;
+    uint64_t hole; /* the first address of the range that is not mapped */
     bool read_only;
     bool shared_file;
 };
@@ -47,8 +48,8 @@ static struct mapping look_at(uint64_t addr, uint64_t length)
         next = end;
     }
     fclose(maps);
-    if (next - addr < length)
-        found.hole = next;
+    found.holed = next - addr < length;
+    found.hole = next;
     return found;
 }
 
@@ -71,7 +72,7 @@ static void explain_memory(char *buf, size_t size, size_t length)
 void mr_explain_refusal(char *buf, size_t size, int error, const void *addr, size_t length, int access)
 {
     struct mapping mapping = look_at((uintptr_t)addr, length);
-    if (mapping.hole)
+    if (mapping.holed)
         snprintf(buf, size, "nothing is mapped at 0x%" PRIx64, mapping.hole);
     else if (mapping.read_only && (access & IBV_ACCESS_LOCAL_WRITE))
         snprintf(buf, size, "the mapping is read-only: map it writable, or register it with mrg_reg_send");

@@ -9,6 +9,7 @@
 #include "id.h"
 #include "mr.h"
 #include "queue.h"
+#include "remote.h"
 #include "verbs.h"
 
 #define SEND_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
@@ -37,9 +38,14 @@ static const struct slot *piece_slot(const mrg_sge *piece)
     return piece->mr ? slot_at(handle_token(piece->mr)) : NULL;
 }
 
+#define NEAR (UINT64_C(1) << 30)
+
 static int refuse_range(const struct here *here, const mrg_sge *piece, const struct slot *mr)
 {
     uint64_t addr = (uintptr_t)piece->addr, start = mr->hot.addr, size = mr->hot.length;
+    if (addr < start ? start - addr > NEAR : addr - start > size && addr - start - size > NEAR)
+        return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p are nowhere near the MR: is it another buffer's?",
+                      piece->length, piece->addr);
     if (addr < start)
         return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p begin %" PRIu64 " bytes before the MR",
                       piece->length, piece->addr, start - addr);
@@ -177,12 +183,15 @@ static int post(struct slot *slot, int which, const struct ask *ask, const struc
                                  : refuse_piece(verdict.rule, here, &ask->sgl[verdict.piece]);
     }
     int error = which == SEND_QUEUE ? hand_send(qp, ask, wr_id, queue->sges) : hand_recv(qp, ask, wr_id, queue->sges);
-    if (error) {
-        borrow_withdraw(queue);
-        return failed_below(error);
+    if (!error) {
+        borrow_commit(queue);
+        return 0;
     }
-    borrow_commit(queue);
-    return 0;
+    bool early = qp->raw->state < (which == SEND_QUEUE ? IBV_QPS_RTS : IBV_QPS_INIT);
+    borrow_withdraw(queue);
+    if (error == EINVAL && early)
+        return refuse(RULE_WRONG_STATE, here, slot, "the QP is not connected yet, so it takes no such WR");
+    return failed_below(error);
 }
 
 static int post_to(mrg_id *id, int which, const struct ask *ask, const struct here *here)
@@ -260,5 +269,30 @@ API(int, mrg_post_write,
 {
     mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
     struct ask ask = {context, &sge, 1, flags, IBV_WR_RDMA_WRITE, 0, remote_addr, rkey};
+    return post_to(id, SEND_QUEUE, &ask, HERE);
+}
+
+API(int, mrg_post_read_from,
+    (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
+     uint64_t offset),
+    (id, context, addr, length, mr, flags, remote, offset))
+{
+    if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_READ, HERE))
+        return -1;
+    mrg_sge sge = {addr, length, mr};
+    struct ask ask = {context,     &sge, 1, flags, IBV_WR_RDMA_READ, IBV_ACCESS_LOCAL_WRITE, remote->addr + offset,
+                      remote->rkey};
+    return post_to(id, SEND_QUEUE, &ask, HERE);
+}
+
+API(int, mrg_post_write_to,
+    (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
+     uint64_t offset),
+    (id, context, addr, length, mr, flags, remote, offset))
+{
+    if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_WRITE, HERE))
+        return -1;
+    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
+    struct ask ask = {context, &sge, 1, flags, IBV_WR_RDMA_WRITE, 0, remote->addr + offset, remote->rkey};
     return post_to(id, SEND_QUEUE, &ask, HERE);
 }

@@ -4,6 +4,8 @@
  *     0  "mrgR"       4  version 1    6  zero       8  addr
  *     16 length       24 rkey         28 access                    all little-endian
  */
+#include "remote.h"
+
 #include <errno.h>
 #include <inttypes.h>
 
@@ -27,6 +29,15 @@ static uint64_t get(const unsigned char *at, int bytes)
     for (int i = 0; i < bytes; i++)
         value |= (uint64_t)at[i] << 8 * i;
     return value;
+}
+
+static int refuse_access(enum rule rule, const struct here *here, const struct slot *mr, const char *who, uint32_t have,
+                         uint32_t need)
+{
+    char has[96], needs[96];
+    access_print(has, sizeof has, have);
+    access_print(needs, sizeof needs, need);
+    return refuse(rule, here, mr, "%s %s, this needs %s", who, has, needs);
 }
 
 /* What is wrong with a descriptor, in words; NULL: nothing. */
@@ -60,8 +71,7 @@ API(int, mrg_mr_export, (mrg_mr * mr, size_t offset, size_t length, int access, 
     if (rule == RULE_OUT_OF_RANGE)
         return refuse(rule, HERE, slot, "%zu bytes at offset %zu reach beyond the MR", length, offset);
     if (rule != RULE_NONE)
-        return refuse(rule, HERE, slot, "access 0x%x is exported, 0x%" PRIx32 " was registered", access,
-                      slot->hot.access);
+        return refuse_access(rule, HERE, slot, "the MR was registered for", slot->hot.access, (uint32_t)access);
     *ret = (mrg_remote){slot->hot.addr + offset, length, slot->hot.rkey, (uint32_t)access};
     return 0;
 }
@@ -103,37 +113,15 @@ API(int, mrg_remote_unpack, (mrg_remote * ret, const void *buf, size_t size), (r
     return 0;
 }
 
-/* What a WR asks of a descriptor. */
-static int refuse_use(const mrg_remote *remote, uint64_t offset, size_t length, int need, const struct here *here)
+int remote_refuse_use(const mrg_remote *remote, uint64_t offset, size_t length, uint32_t need, const struct here *here)
 {
     if (refuse_remote(remote, here))
         return -1;
-    enum rule rule = check_remote(offset, length, remote->length, (uint32_t)need, remote->access);
+    enum rule rule = check_remote(offset, length, remote->length, need, remote->access);
     if (rule == RULE_OUT_OF_RANGE)
         return refuse(rule, here, NULL, "%zu bytes at offset %" PRIu64 " reach beyond the peer's %" PRIu64, length,
                       offset, remote->length);
     if (rule != RULE_NONE)
-        return refuse(rule, here, NULL, "the peer's descriptor grants access 0x%" PRIx32 ", this needs 0x%x",
-                      remote->access, need);
+        return refuse_access(rule, here, NULL, "the peer's descriptor grants", remote->access, need);
     return 0;
-}
-
-API(int, mrg_post_read_from,
-    (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
-     uint64_t offset),
-    (id, context, addr, length, mr, flags, remote, offset))
-{
-    if (refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_READ, HERE))
-        return -1;
-    return mrg_post_read_at(site, id, context, addr, length, mr, flags, remote->addr + offset, remote->rkey);
-}
-
-API(int, mrg_post_write_to,
-    (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
-     uint64_t offset),
-    (id, context, addr, length, mr, flags, remote, offset))
-{
-    if (refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_WRITE, HERE))
-        return -1;
-    return mrg_post_write_at(site, id, context, addr, length, mr, flags, remote->addr + offset, remote->rkey);
 }

@@ -1,4 +1,4 @@
-/* mrguard: RDMA memory registration with owners. Include this one. See mrguard(7). */
+/* mrguard: RDMA memory registration with owners. Include this one. */
 #ifndef MRGUARD_MRGUARD_H
 #define MRGUARD_MRGUARD_H
 

@@ -2,7 +2,7 @@
  * Handles, and the words that say who owns what.
  *
  * A handle is a pointer type that points nowhere: compare it with NULL, copy it, never look inside. Using one
- * whose object is gone is an error (ESTALE), not a crash. See mrguard(7).
+ * whose object is gone is an error (ESTALE), not a crash.
  */
 #ifndef MRGUARD_TYPES_H
 #define MRGUARD_TYPES_H

@@ -169,7 +169,8 @@ MRG_API int mrg_poll_cq(mrg_cq *cq, int count, struct ibv_wc *wc);
 
 /*
  * Waits for one completion of the id's send (receive) queue. Returns 1; -1. Blocks, in the kernel, until there
- * is one. EINVAL (no-qp): the id has no QP; EINVAL (wrong-state): the QP was given a CQ of the caller's, which
+ * is one: for ever if the peer is gone without a word and nothing is sent (an event loop sees the disconnection:
+ * examples/blockd.c). EINVAL (no-qp): the id has no QP; EINVAL (wrong-state): the QP was given a CQ of the caller's, which
  * only mrg_poll_cq reads. (rdma_get_send_comp, rdma_get_recv_comp)
  */
 MRG_API int mrg_get_send_comp(mrg_id *id, struct ibv_wc *wc);

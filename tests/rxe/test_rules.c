@@ -413,6 +413,23 @@ Test(rules, unacked_completion_event)
     take_down(&p);
 }
 
+Test(rules, order_of_connecting_is_explained)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr huge = {.cap = {1 << 24, 4, 1, 1, 0}}, attr = {.cap = {4, 4, 1, 1, 0}};
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    expect_refused(mrg_create_qp(id, NULL, &huge), EINVAL, "bad-argument");
+    must(mrg_create_qp(id, NULL, &attr));
+    expect_refused(mrg_resolve_route(id, 1000), EINVAL, "wrong-state");
+    expect_refused(mrg_connect(id, NULL), EINVAL, "wrong-state");
+    expect_refused(mrg_accept(id, NULL), EINVAL, "wrong-state");
+    expect_refused(mrg_post_send(id, NULL, memory, 1, mr, 0), EINVAL, "wrong-state");
+    must(mrg_destroy_qp(id));
+    must(mrg_dereg_mr(mr));
+    must(mrg_destroy_id(id));
+    expect_nothing_left();
+}
+
 /* The kernel refuses */
 
 Test(rules, registration_refused_on_a_read_only_mapping)

@@ -184,6 +184,13 @@ static int ack_cm_event(struct rdma_cm_event *event)
 
 /* Devices, PDs, MRs */
 
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    (void)context;
+    *attr = (struct ibv_device_attr){.max_qp_wr = QP_ROOM, .max_sge = 32};
+    return 0;
+}
+
 static struct ibv_context **get_devices(int *count)
 {
     if (count)
@@ -260,11 +267,15 @@ static int destroy_cq(struct ibv_cq *cq)
 static int create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     static _Atomic uint32_t next_number = 17;
+    if (attr->cap.max_send_wr > QP_ROOM || attr->cap.max_recv_wr > QP_ROOM || attr->cap.max_send_sge > 32 ||
+        attr->cap.max_recv_sge > 32)
+        return errno = EINVAL, -1;
     struct stub_qp *qp = made(calloc(1, sizeof *qp), &stub.live_qps);
     if (!qp)
         return -1;
     qp->qp = (struct ibv_qp){.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq};
     qp->qp.qp_num = next_number++;
+    qp->qp.state = IBV_QPS_RTS;
     qp->all_signaled = attr->sq_sig_all;
     attr->cap.max_inline_data = attr->cap.max_inline_data < 32 ? 32 : attr->cap.max_inline_data;
     id->qp = &qp->qp;
@@ -415,6 +426,7 @@ void stub_install(void)
         .migrate_id = migrate_id,
         .create_qp = create_qp,
         .get_devices = get_devices,
+        .query_device = query_device,
         .free_devices = free_devices,
         .alloc_pd = alloc_pd,
         .dealloc_pd = dealloc_pd,

@@ -154,6 +154,19 @@ Test(id, qp_that_the_provider_does_not_destroy_works_on)
     expect_nothing_left();
 }
 
+Test(id, caps_beyond_the_device_are_explained)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr attr = {.cap = {4, 100000, 1, 1, 0}}, pieces = {.cap = {4, 4, 100, 1, 0}};
+    expect_refused(mrg_create_qp(id, NULL, &attr), EINVAL, "bad-argument");
+    cr_expect(strstr(mrg_last_finding()->message, "max_recv_wr is 100000"), "%s", mrg_last_finding()->message);
+    expect_refused(mrg_create_qp(id, NULL, &pieces), EINVAL, "bad-argument");
+    cr_expect_eq(attr.cap.max_recv_wr, 100000, "attributes are as they were");
+    cr_expect_eq(stub.live_cqs, 0);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    expect_nothing_left();
+}
+
 Test(id, granted_caps_come_back)
 {
     mrg_id *id = bound_id();

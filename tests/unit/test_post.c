@@ -257,6 +257,18 @@ Test(borrow, failed_post_leaves_none, .init = setup_stub)
     end_world(&w);
 }
 
+Test(post, before_the_connection_it_is_the_state_that_is_wrong)
+{
+    inject_install();
+    struct world w = new_world();
+    raw_qp(w.id)->state = IBV_QPS_INIT;
+    inject_arm(1, EINVAL);
+    expect_refused(mrg_post_send(w.id, NULL, memory, 1, w.mr, 0), EINVAL, "wrong-state");
+    inject_arm(1, EINVAL);
+    expect_fails(mrg_post_recv(w.id, NULL, memory, 1, w.mr), EINVAL);
+    end_world(&w);
+}
+
 Test(borrow, ring_wraps_around_many_times, .init = setup_stub)
 {
     struct world w = new_world();
@@ -392,7 +404,7 @@ Test(borrow, same_mr_in_several_pieces_counts_each, .init = setup_stub)
     mrg_sge sgl[] = {{memory, 8, w.mr}, {memory + 8, 8, w.mr}};
     cr_assert_eq(mrg_post_recvv(w.id, NULL, sgl, 2), 0);
     expect_refused(mrg_dereg_mr(w.mr), EBUSY, "dereg-in-flight");
-    cr_expect(strstr(mrg_last_finding()->message, "in 2 places"), "%s", mrg_last_finding()->message);
+    cr_expect(strstr(mrg_last_finding()->message, "2 pieces"), "%s", mrg_last_finding()->message);
     stub_complete_recvs(raw_qp(w.id), 1, IBV_WC_SUCCESS);
     struct ibv_wc wc;
     cr_expect_eq(mrg_get_recv_comp(w.id, &wc), 1);

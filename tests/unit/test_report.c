@@ -110,6 +110,28 @@ Test(report, repeated_finding_is_printed_at_powers_of_ten)
     cr_expect(strstr(text, "(10 times so far)") && strstr(text, "(100 times so far)"), "%s", text);
 }
 
+/* Sites whose literals lie close together, rules whose numbers do: each is printed. */
+static void misuse_in_many_ways(void)
+{
+    static const char sites[64][9] = {"a.c:1"};
+    mrg_id *id = bound_id();
+    for (int i = 0; i < 64; i++) {
+        mrg_dereg_mr_at(sites[i], NULL);
+        mrg_dereg_mr_at(sites[i], (mrg_mr *)id);
+        mrg_dereg_mr_at(sites[i], (mrg_mr *)memory);
+        mrg_disconnect_at(sites[i], id);
+    }
+    mrg_dereg_mr(NULL), mrg_mr_ref(NULL); /* one line, one rule, two calls */
+    mrg_destroy_id(id);
+}
+
+Test(report, first_finding_of_its_kind_is_always_printed)
+{
+    static char text[256 * 1024];
+    run_child("", misuse_in_many_ways, text, sizeof text);
+    cr_expect_eq(occurrences(text, "mrguard: "), 4 * 64 + 2, "%d", occurrences(text, "mrguard: "));
+}
+
 Test(report, policy_abort)
 {
     char text[8192];
