@@ -22,7 +22,9 @@
 #define COUNTED 200 /* operations in a dump */
 
 static char memory[4096];
-static mrg_id *id;
+static mrg_id *id;         /* its QP has a CQ to poll */
+static mrg_id *waiting_id; /* its QP has CQs of its own to wait on */
+static mrg_cq *cq;
 static mrg_pd *pd;
 static mrg_mr *mr;
 static struct ibv_pd *raw_pd;
@@ -69,8 +71,12 @@ static void set_up(void)
     verbs.reg_mr = reg_from_pool;
     verbs.dereg_mr = dereg_to_pool;
     struct sockaddr addr = {0};
-    mrg_qp_init_attr attr = {.cap = {64, 64, 4, 4, 0}};
-    must(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP) || mrg_bind_addr(id, &addr) || mrg_create_qp(id, NULL, &attr));
+    mrg_qp_init_attr attr = {.cap = {64, 64, 4, 4, 0}}, shared = attr;
+    must(mrg_create_id(NULL, &waiting_id, NULL, RDMA_PS_TCP) || mrg_bind_addr(waiting_id, &addr) ||
+         mrg_create_qp(waiting_id, NULL, &attr));
+    must(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP) || mrg_bind_addr(id, &addr));
+    shared.send_cq = shared.recv_cq = cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
+    must(mrg_create_qp(id, NULL, &shared));
     pd = mrg_id_pd(id);
     mr = mrg_reg_read(id, memory, sizeof memory);
     must(!pd || !mr);
@@ -151,7 +157,14 @@ static void mrg_recv(void)
 {
     struct ibv_wc wc;
     must(mrg_post_recv(id, (void *)7, memory, 4096, mr));
-    must(mrg_get_recv_comp(id, &wc) != 1 || wc.wr_id != 7);
+    must(mrg_poll_cq(cq, 1, &wc) != 1 || wc.wr_id != 7);
+}
+
+static void mrg_recv_comp(void)
+{
+    struct ibv_wc wc;
+    must(mrg_post_recv(waiting_id, (void *)7, memory, 4096, mr));
+    must(mrg_get_recv_comp(waiting_id, &wc) != 1 || wc.wr_id != 7);
 }
 
 static void raw_send(void)
@@ -167,7 +180,7 @@ static void mrg_send(void)
 {
     struct ibv_wc wc;
     must(mrg_post_send(id, (void *)7, memory, 4096, mr, IBV_SEND_SIGNALED));
-    must(mrg_get_send_comp(id, &wc) != 1 || wc.wr_id != 7);
+    must(mrg_poll_cq(cq, 1, &wc) != 1 || wc.wr_id != 7);
 }
 
 static void mrg_refused_destroy(void)
@@ -191,11 +204,17 @@ static const struct {
     void (*raw)(void);
     void (*guarded)(void);
 } cases[] = {
-    {"register-release", raw_reg, mrg_reg},   {"register-unref", raw_reg, mrg_reg_deferred},
-    {"8-handle-checks", NULL, mrg_checks},    {"accessor", raw_length, mrg_length},
-    {"ref-unref", NULL, mrg_reference},       {"export", NULL, mrg_export},
-    {"post-recv-poll", raw_recv, mrg_recv},   {"post-send-poll", raw_send, mrg_send},
-    {"refused-post", NULL, mrg_refused_post}, {"refused-destroy", NULL, mrg_refused_destroy},
+    {"register-release", raw_reg, mrg_reg},
+    {"register-unref", raw_reg, mrg_reg_deferred},
+    {"8-handle-checks", NULL, mrg_checks},
+    {"accessor", raw_length, mrg_length},
+    {"ref-unref", NULL, mrg_reference},
+    {"export", NULL, mrg_export},
+    {"post-recv-poll", raw_recv, mrg_recv},
+    {"post-recv-get-comp", raw_recv, mrg_recv_comp},
+    {"post-send-poll", raw_send, mrg_send},
+    {"refused-post", NULL, mrg_refused_post},
+    {"refused-destroy", NULL, mrg_refused_destroy},
     {"stats", NULL, mrg_statistics},
 };
 #define CASES (sizeof cases / sizeof *cases)

@@ -321,17 +321,19 @@ void stub_complete_recvs(struct ibv_qp *qp, int count, enum ibv_wc_status status
     complete((struct stub_qp *)qp, &((struct stub_qp *)qp)->recv, qp->recv_cq, count, status);
 }
 
-static void note(uint64_t wr_id, const struct ibv_sge *sges, int count)
+static void note(const struct ibv_qp *qp, uint64_t wr_id, const struct ibv_sge *sges, int count)
 {
+    stub.last_qp_num = qp->qp_num;
     stub.last_wr_id = wr_id;
     stub.last_num_sge = count;
     stub.last_lkey = count ? sges[count - 1].lkey : 0;
 }
 
-static void put(struct stub_queue *queue, uint64_t wr_id, bool signaled, const struct ibv_sge *sges, int count)
+static void put(struct stub_qp *qp, struct stub_queue *queue, uint64_t wr_id, bool signaled, const struct ibv_sge *sges,
+                int count)
 {
     pthread_mutex_lock(&lock);
-    note(wr_id, sges, count);
+    note(&qp->qp, wr_id, sges, count);
     queue->wrs[queue->head++ % QP_ROOM] = (struct posted){wr_id, signaled};
     pthread_mutex_unlock(&lock);
 }
@@ -341,9 +343,9 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
     struct stub_qp *qp = (struct stub_qp *)raw;
     (void)bad;
     if (stub.lazy)
-        return note(wr->wr_id, wr->sg_list, wr->num_sge), 0;
+        return note(raw, wr->wr_id, wr->sg_list, wr->num_sge), 0;
     bool signaled = qp->all_signaled || (wr->send_flags & IBV_SEND_SIGNALED);
-    put(&qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
+    put(qp, &qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
     if (!stub.hold_sends)
         stub_complete_sends(raw, 1, IBV_WC_SUCCESS);
     return 0;
@@ -354,8 +356,8 @@ static int post_recv(struct ibv_qp *raw, struct ibv_recv_wr *wr, struct ibv_recv
     struct stub_qp *qp = (struct stub_qp *)raw;
     (void)bad;
     if (stub.lazy)
-        return note(wr->wr_id, wr->sg_list, wr->num_sge), 0;
-    put(&qp->recv, wr->wr_id, true, wr->sg_list, wr->num_sge);
+        return note(raw, wr->wr_id, wr->sg_list, wr->num_sge), 0;
+    put(qp, &qp->recv, wr->wr_id, true, wr->sg_list, wr->num_sge);
     return 0;
 }
 
@@ -365,7 +367,7 @@ static int poll_lazily(struct ibv_cq *cq, struct ibv_wc *wc)
     (void)cq;
     wc->wr_id = stub.last_wr_id;
     wc->status = IBV_WC_SUCCESS;
-    wc->qp_num = 17;
+    wc->qp_num = stub.last_qp_num;
     return 1;
 }
 

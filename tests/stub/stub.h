@@ -23,6 +23,7 @@ struct stub_state {
     bool lazy;          /* post and poll keep no books: for benchmarks */
     uint32_t last_lkey; /* of the last SGE posted */
     uint64_t last_wr_id;
+    uint32_t last_qp_num;
     int last_num_sge;
 };
 
