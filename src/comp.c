@@ -23,13 +23,13 @@ static int wait_for_completion(struct slot *slot, struct ibv_wc *wc)
 {
     struct cq *cq = cq_of(slot);
     for (;;) {
-        int got = cq_poll(slot, 1, wc);
+        int got = cq_poll(slot_handle(slot), 1, wc);
         if (got)
             return got;
         int error = verbs.req_notify_cq(cq->raw, 0);
         if (error)
             return errno = error, -1;
-        got = cq_poll(slot, 1, wc);
+        got = cq_poll(slot_handle(slot), 1, wc);
         if (got)
             return got;
         if (sleep_for_event(cq))
@@ -37,16 +37,17 @@ static int wait_for_completion(struct slot *slot, struct ibv_wc *wc)
     }
 }
 
-/* The CQ of one of the id's queues, held. */
+/* The CQ of one of the id's queues, held. The token is this id's only if the id is still there after it was read. */
 static struct slot *enter_own_cq(mrg_id *id, int which, const struct here *here)
 {
-    struct slot *qp = id_find_qp(id, here);
-    if (!qp)
+    if (!id_find_qp(id, here))
         return NULL;
     token cq = id_of(slot_at(handle_token(id)))->cqs[which];
+    if (!slot_find(id, TYPE_ID))
+        return refuse_handle(id, TYPE_ID, here), NULL;
     if (cq)
         return object_enter((void *)(uintptr_t)cq, TYPE_CQ, here);
-    refuse(RULE_WRONG_STATE, here, qp, "the QP was made with a CQ of the caller's: read it with mrg_poll_cq");
+    refuse(RULE_WRONG_STATE, here, NULL, "the QP was made with a CQ of the caller's: read it with mrg_poll_cq");
     return NULL;
 }
 
@@ -57,8 +58,10 @@ static int get_comp(mrg_id *id, int which, struct ibv_wc *wc, const struct here 
     struct slot *slot = enter_own_cq(id, which, here);
     if (!slot)
         return -1;
+    pthread_mutex_lock(&cq_of(slot)->waiting);
     int got = wait_for_completion(slot, wc);
     int error = errno;
+    pthread_mutex_unlock(&cq_of(slot)->waiting);
     object_exit(slot);
     return got < 0 ? failed_below(error) : got;
 }

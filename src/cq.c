@@ -20,17 +20,24 @@ static enum rule cq_busy(struct slot *slot, char *why, size_t size)
     return RULE_UNACKED_EVENT;
 }
 
-/* The channel goes after its CQ; where it is refused, the next try begins with it. */
+/*
+ * Pollers look at raw under the lock, so none is inside when the provider gets to destroy it. The channel goes after
+ * its CQ; where it is refused, the next try begins with it.
+ */
 static int cq_release(struct slot *slot)
 {
     struct cq *cq = cq_of(slot);
-    pthread_mutex_lock(&cq->base.lock); /* a poller that came before the close has left */
-    pthread_mutex_unlock(&cq->base.lock);
-    int error = cq->raw ? verbs.destroy_cq(cq->raw) : 0;
-    if (error)
-        return error;
+    pthread_mutex_lock(&cq->base.lock);
+    struct ibv_cq *raw = cq->raw;
     cq->raw = NULL;
-    return cq->own_channel ? verbs.destroy_comp_channel(cq->own_channel) : 0;
+    pthread_mutex_unlock(&cq->base.lock);
+    int error = raw ? verbs.destroy_cq(raw) : 0;
+    if (!error)
+        return cq->own_channel ? verbs.destroy_comp_channel(cq->own_channel) : 0;
+    pthread_mutex_lock(&cq->base.lock);
+    cq->raw = raw;
+    pthread_mutex_unlock(&cq->base.lock);
+    return error;
 }
 
 static const struct class cq_class = {
@@ -73,6 +80,9 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
     cq->raw = NULL;
     cq->own_channel = NULL;
     cq->context = parts->context;
+    if (!cq->ready)
+        pthread_mutex_init(&cq->waiting, NULL);
+    cq->ready = true;
     atomic_store(&cq->unacked, 0);
     if (!cq_make(slot, parts))
         return handle_token(object_publish(slot));
@@ -118,11 +128,11 @@ API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
 }
 
 /* Hands out what is ours or foreign; drops what is late. How many are left in wc. */
-static int keep_current(struct ibv_wc *wc, int count)
+static int keep_current(struct ibv_wc *wc, int count, struct finished *finished)
 {
     int kept = 0;
     for (int i = 0; i < count; i++) {
-        if (borrow_end(&wc[i]) == COMPLETION_LATE)
+        if (borrow_end(&wc[i], finished) == COMPLETION_LATE)
             continue;
         if (kept != i)
             wc[kept] = wc[i];
@@ -131,26 +141,54 @@ static int keep_current(struct ibv_wc *wc, int count)
     return kept;
 }
 
-int cq_poll(struct slot *slot, int count, struct ibv_wc *wc)
+/* Fewer than count means, as ever, that the CQ was empty: the places of what was dropped are filled again. */
+static int poll_locked(struct cq *cq, int count, struct ibv_wc *wc, struct finished *finished)
 {
-    struct cq *cq = cq_of(slot);
-    int got, kept;
+    int kept = 0, got = 0;
     do {
-        pthread_mutex_lock(&cq->base.lock);
-        got = cq->raw ? verbs.poll_cq(cq->raw, count, wc) : 0;
-        pthread_mutex_unlock(&cq->base.lock);
-        kept = got > 0 ? keep_current(wc, got) : got;
-    } while (got > 0 && !kept);
+        int room = count - kept;
+        got = verbs.poll_cq(cq->raw, room, wc + kept);
+        if (got < 0)
+            return kept ? kept : got;
+        kept += keep_current(wc + kept, got, finished);
+        if (got < room)
+            break;
+    } while (kept < count);
     return kept;
 }
 
-API(int, mrg_poll_cq, (mrg_cq * handle, int count, struct ibv_wc *wc), (handle, count, wc))
+/*
+ * The lock is held until the last record is looked up: completions of a queue end its WRs in order, and so must their
+ * pollers. With the lock it is also certain that the CQ is still the one that the handle names.
+ */
+int cq_poll(const void *handle, int count, struct ibv_wc *wc)
 {
-    struct slot *slot = slot_find(handle, TYPE_CQ);
-    if (!slot)
-        return refuse_handle(handle, TYPE_CQ, HERE);
-    if (count < 1 || !wc)
-        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "room for %d completions at %p", count, (void *)wc);
-    int got = cq_poll(slot, count, wc);
+    struct slot *slot;
+    while ((slot = slot_find(handle, TYPE_CQ))) {
+        struct cq *cq = cq_of(slot);
+        struct finished finished = {0};
+        pthread_mutex_lock(&cq->base.lock);
+        bool live = atomic_load(&slot->hot.word) == word_with(handle_token(handle), STATE_LIVE);
+        int got = live ? poll_locked(cq, count, wc, &finished) : 0;
+        int error = errno;
+        pthread_mutex_unlock(&cq->base.lock);
+        release_finished(&finished);
+        errno = error;
+        if (live)
+            return got;
+    }
+    return CQ_GONE;
+}
+
+API(int, mrg_poll_cq, (mrg_cq * cq, int count, struct ibv_wc *wc), (cq, count, wc))
+{
+    if (count < 1 || !wc) {
+        struct slot *slot = slot_find(cq, TYPE_CQ);
+        return slot ? refuse(RULE_BAD_ARGUMENT, HERE, slot, "room for %d completions at %p", count, (void *)wc)
+                    : refuse_handle(cq, TYPE_CQ, HERE);
+    }
+    int got = cq_poll(cq, count, wc);
+    if (got == CQ_GONE)
+        return refuse_handle(cq, TYPE_CQ, HERE);
     return got < 0 ? failed_below(errno) : got;
 }

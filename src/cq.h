@@ -7,7 +7,9 @@
 #include "registry.h"
 
 struct cq {
-    struct body base; /* its lock: one poller at a time */
+    struct body base;        /* its lock: one poller at a time, and raw */
+    bool ready;              /* waiting is initialised: once for ever */
+    pthread_mutex_t waiting; /* one waiter at a time sleeps; the next finds what the event was for */
     struct ibv_cq *raw;
     void *context;                        /* the caller's */
     struct ibv_comp_channel *own_channel; /* for waiting, where the CQ was made for an id; else NULL */
@@ -22,7 +24,8 @@ static inline struct cq *cq_of(const struct slot *slot)
 /* A CQ of an id's own, with a channel to wait on. Its token; 0 and errno. */
 token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here);
 
-/* Takes up to count completions, as mrg_poll_cq; -1 where the provider fails. */
-int cq_poll(struct slot *slot, int count, struct ibv_wc *wc);
+/* Takes up to count completions, as mrg_poll_cq; -1 and errno where the provider fails; CQ_GONE for a bad handle. */
+#define CQ_GONE (-2)
+int cq_poll(const void *handle, int count, struct ibv_wc *wc);
 
 #endif

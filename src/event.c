@@ -41,15 +41,20 @@ static void drop(struct rdma_cm_event *raw)
 }
 
 /*
- * The ids are noted as tokens: that of a CONNECT_REQUEST may be destroyed before the event is acknowledged, and the
- * raw event points to it.
+ * What the event says is noted in its slot, where reading it is harmless whatever another thread does: the id of a
+ * CONNECT_REQUEST may be destroyed before the event is acknowledged, and the raw event points to it. Connection and
+ * datagram events keep private data at different places.
  */
 static void record(struct slot *slot, struct rdma_cm_event *raw)
 {
+    bool datagram = raw->id->ps == RDMA_PS_UDP || raw->id->ps == RDMA_PS_IPOIB;
     slot->hot.raw = raw;
-    slot->hot.addr = id_token(raw->id);
-    slot->hot.length = raw->listen_id ? id_token(raw->listen_id) : 0;
-    slot->hot.access = raw->id->ps == RDMA_PS_UDP || raw->id->ps == RDMA_PS_IPOIB;
+    slot->hot.event.id = id_token(raw->id);
+    slot->hot.event.listener = raw->listen_id ? id_token(raw->listen_id) : 0;
+    slot->hot.event.type = (int)raw->event;
+    slot->hot.event.status = raw->status;
+    slot->hot.event.data_length = datagram ? raw->param.ud.private_data_len : raw->param.conn.private_data_len;
+    slot->hot.event.data = datagram ? raw->param.ud.private_data : raw->param.conn.private_data;
 }
 
 /* The event as an object. NULL: dropped, with errno ESTALE if only because its id is being destroyed. */
@@ -107,57 +112,50 @@ API(int, mrg_ack_cm_event, (mrg_cm_event * event), (event))
     return object_destroy(event, TYPE_EVENT, HERE);
 }
 
-static const struct slot *look(mrg_cm_event *event, const struct here *here)
+/* A copy: all zero, with errno and a finding, where the handle is bad or went bad while we read. */
+static bool look(mrg_cm_event *event, struct event_facts *facts, const struct here *here)
 {
     const struct slot *slot = slot_find(event, TYPE_EVENT);
-    if (!slot)
-        refuse_handle(event, TYPE_EVENT, here);
-    return slot;
-}
-
-static const struct rdma_cm_event *raw_of(const struct slot *slot)
-{
-    return slot->hot.raw;
+    if (slot)
+        *facts = slot->hot.event;
+    atomic_thread_fence(memory_order_acquire);
+    if (slot && slot_find(event, TYPE_EVENT))
+        return true;
+    refuse_handle(event, TYPE_EVENT, here);
+    return false;
 }
 
 API(int, mrg_event_type, (mrg_cm_event * event), (event))
 {
-    const struct slot *slot = look(event, HERE);
-    return slot ? (int)raw_of(slot)->event : -1;
+    struct event_facts facts;
+    return look(event, &facts, HERE) ? facts.type : -1;
 }
 
 API(int, mrg_event_status, (mrg_cm_event * event), (event))
 {
-    const struct slot *slot = look(event, HERE);
-    return slot ? raw_of(slot)->status : -1;
+    struct event_facts facts;
+    return look(event, &facts, HERE) ? facts.status : -1;
 }
 
 API(mrg_id *, mrg_event_id, (mrg_cm_event * event), (event))
 {
-    const struct slot *slot = look(event, HERE);
-    return slot ? (mrg_id *)(uintptr_t)slot->hot.addr : NULL;
+    struct event_facts facts;
+    return look(event, &facts, HERE) ? (mrg_id *)(uintptr_t)facts.id : NULL;
 }
 
 API(mrg_id *, mrg_event_listen_id, (mrg_cm_event * event), (event))
 {
-    const struct slot *slot = look(event, HERE);
-    return slot ? (mrg_id *)(uintptr_t)slot->hot.length : NULL;
-}
-
-/* Connection and datagram events keep it at different places. */
-static const void *private_data(const struct rdma_cm_event *raw, bool datagram, size_t *length)
-{
-    *length = datagram ? raw->param.ud.private_data_len : raw->param.conn.private_data_len;
-    const void *data = datagram ? raw->param.ud.private_data : raw->param.conn.private_data;
-    return *length ? data : NULL;
+    struct event_facts facts;
+    return look(event, &facts, HERE) ? (mrg_id *)(uintptr_t)facts.listener : NULL;
 }
 
 API(const void *, mrg_event_private_data, (mrg_cm_event * event, size_t *length), (event, length))
 {
-    const struct slot *slot = look(event, HERE);
-    if (!slot)
+    struct event_facts facts;
+    if (!look(event, &facts, HERE))
         return NULL;
     if (!length)
         return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL"), NULL;
-    return private_data(raw_of(slot), slot->hot.access, length);
+    *length = facts.data_length;
+    return facts.data_length ? facts.data : NULL;
 }

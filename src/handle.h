@@ -83,20 +83,34 @@ struct body {
     uint32_t annex;        /* slot index, 0: none */
 };
 
-/* What a post reads. Written only while the object is not live. */
+/* What an event says. */
+struct event_facts {
+    token id;
+    token listener;
+    int type;
+    int status;
+    size_t data_length;
+    const void *data;
+};
+
+/* What a post reads. Written only while the object is not live; atomic, since who looks may come too late. */
 struct hot {
-    _Atomic token word;      /* the handle with the state in place of the index; 0: never used */
-    _Atomic uint64_t addr;   /* MR: first byte. Atomic for findings, which may be late. Event: its id */
-    _Atomic uint64_t length; /* MR: bytes. Event: its listener */
-    uint32_t lkey;
-    uint32_t rkey;
-    uint32_t access; /* MR: IBV_ACCESS_*. Event: whether it is a datagram's */
-    uint32_t pd;     /* MR: slot index of its PD */
+    _Atomic token word; /* the handle with the state in place of the index; 0: never used */
     union {
         void *raw;         /* MR: the struct ibv_mr; event: the struct rdma_cm_event */
         struct body *body; /* every other type */
     };
-    uint64_t reserved[2];
+    union {
+        struct {
+            _Atomic uint64_t addr;   /* MR: first byte */
+            _Atomic uint64_t length; /* MR: bytes */
+            _Atomic uint32_t lkey;
+            _Atomic uint32_t rkey;
+            _Atomic uint32_t access; /* MR: IBV_ACCESS_* */
+            _Atomic uint32_t pd;     /* MR: slot index of its PD */
+        };
+        struct event_facts event;
+    };
 };
 
 /* What life and death read and write. */
@@ -245,7 +259,8 @@ enum rule handle_fault(const void *handle, enum type type, const char **phrase);
 /* Whether this process is a child of the one that made the table: the mark in slot 0 was wiped. */
 static inline bool handle_forked(void)
 {
-    return slot_table && !atomic_load_explicit(&slot_table[0].hot.word, memory_order_relaxed);
+    return atomic_load_explicit(&slot_committed, memory_order_acquire) &&
+           !atomic_load_explicit(&slot_table[0].hot.word, memory_order_relaxed);
 }
 
 /* The type's name as findings print it: "MR", "id", ... */

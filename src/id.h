@@ -54,8 +54,8 @@ static inline token id_registration_pd(mrg_id *handle, const struct here *here)
     return pd ? pd : id_find_device_pd(handle, here);
 }
 
-/* The id's QP if it is live; NULL and a finding. Lock-free. */
-struct slot *id_find_qp(mrg_id *id, const struct here *here);
+/* The token of the id's QP; 0 and a finding. Lock-free. */
+token id_find_qp(mrg_id *id, const struct here *here);
 
 /* Makes or takes down the id's QP with its own CQs. The id is held. */
 int id_create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here);

@@ -15,22 +15,23 @@ static bool has_qp(const struct id *id)
     return id->qp || id->cqs[SEND_QUEUE] || id->cqs[RECV_QUEUE];
 }
 
-struct slot *id_find_qp(mrg_id *handle, const struct here *here)
+/* The token is this id's only if the id is still there after it was read: bodies are reused. */
+token id_find_qp(mrg_id *handle, const struct here *here)
 {
     struct slot *slot = slot_find(handle, TYPE_ID);
     if (!slot)
-        return refuse_handle(handle, TYPE_ID, here), NULL;
-    token qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_acquire);
-    struct slot *found = qp ? slot_find((void *)(uintptr_t)qp, TYPE_QP) : NULL;
-    if (!found)
-        refuse(RULE_NO_QP, here, slot, "the id has no QP");
-    return found;
+        return refuse_handle(handle, TYPE_ID, here), 0;
+    token qp = atomic_load(&id_of(slot)->qp);
+    if (!slot_find(handle, TYPE_ID))
+        return refuse_handle(handle, TYPE_ID, here), 0;
+    if (!qp || !slot_find((void *)(uintptr_t)qp, TYPE_QP))
+        return refuse(RULE_NO_QP, here, slot, "the id has no QP"), 0;
+    return qp;
 }
 
 API(mrg_qp *, mrg_id_qp, (mrg_id * id), (id))
 {
-    struct slot *qp = id_find_qp(id, HERE);
-    return qp ? slot_handle(qp) : NULL;
+    return (mrg_qp *)(uintptr_t)id_find_qp(id, HERE);
 }
 
 /* What a QP is to be made of: what the caller named, held for as long, and CQs of the id's own for the rest. */
@@ -45,8 +46,8 @@ static void forget(struct making *m, bool destroy_cqs, const struct here *here)
 {
     int saved = errno;
     for (int i = 0; destroy_cqs && i < QUEUES; i++)
-        if (m->own_cqs[i])
-            object_destroy((void *)(uintptr_t)m->own_cqs[i], TYPE_CQ, here);
+        if (m->own_cqs[i] && !object_destroy((void *)(uintptr_t)m->own_cqs[i], TYPE_CQ, here))
+            m->own_cqs[i] = 0;
     for (int i = 0; i < QUEUES; i++)
         if (m->held_cqs[i])
             object_exit(m->held_cqs[i]);
@@ -160,10 +161,10 @@ static int create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, cons
     struct making m = {0};
     token qp = make_qp(&m, slot, pd, attr, here);
     forget(&m, !qp, here);
+    id->cqs[SEND_QUEUE] = m.own_cqs[SEND_QUEUE]; /* without QP: what could not be destroyed, for mrg_destroy_qp */
+    id->cqs[RECV_QUEUE] = m.own_cqs[RECV_QUEUE];
     if (!qp)
         return -1;
-    id->cqs[SEND_QUEUE] = m.own_cqs[SEND_QUEUE];
-    id->cqs[RECV_QUEUE] = m.own_cqs[RECV_QUEUE];
     atomic_store_explicit(&id->registration_pd, m.parts.pd, memory_order_release);
     atomic_store_explicit(&id->qp, qp, memory_order_release);
     return 0;

@@ -62,10 +62,10 @@ static void record(struct slot *slot, const struct request *r, struct ibv_mr *ra
 {
     atomic_store_explicit(&slot->hot.addr, (uintptr_t)r->addr, memory_order_relaxed);
     atomic_store_explicit(&slot->hot.length, r->length, memory_order_relaxed);
-    slot->hot.access = (uint32_t)r->access;
-    slot->hot.lkey = raw->lkey;
-    slot->hot.rkey = raw->rkey;
-    slot->hot.pd = (uint32_t)(r->pd & INDEX_MASK);
+    atomic_store_explicit(&slot->hot.access, (uint32_t)r->access, memory_order_relaxed);
+    atomic_store_explicit(&slot->hot.lkey, raw->lkey, memory_order_relaxed);
+    atomic_store_explicit(&slot->hot.rkey, raw->rkey, memory_order_relaxed);
+    atomic_store_explicit(&slot->hot.pd, (uint32_t)(r->pd & INDEX_MASK), memory_order_relaxed);
     slot->hot.raw = raw;
     slot->cold.owner = r->owner;
     report_registered(1, r->length);
@@ -268,35 +268,37 @@ API(int, mrg_mr_move, (mrg_mr * mr, mrg_pd *pd), (mr, pd))
     return result;
 }
 
-/* What an accessor reads; sets errno where the handle is bad. */
-static const struct slot *look(mrg_mr *mr, const struct here *here)
+/* What an accessor reads; all zero, with errno and a finding, where the handle is bad. */
+struct look {
+    struct mr_facts facts;
+    uint32_t rkey;
+};
+
+static struct look look(mrg_mr *mr, const struct here *here)
 {
-    struct slot *slot = slot_find(mr, TYPE_MR);
-    if (!slot)
-        refuse_handle(mr, TYPE_MR, here);
-    return slot;
+    struct look look;
+    if (mr_read(mr, &look.facts, &look.rkey))
+        return look;
+    refuse_handle(mr, TYPE_MR, here);
+    return (struct look){0};
 }
 
 API(void *, mrg_mr_addr, (mrg_mr * mr), (mr))
 {
-    const struct slot *slot = look(mr, HERE);
-    return slot ? (void *)(uintptr_t)slot->hot.addr : NULL;
+    return (void *)(uintptr_t)look(mr, HERE).facts.addr;
 }
 
 API(size_t, mrg_mr_length, (mrg_mr * mr), (mr))
 {
-    const struct slot *slot = look(mr, HERE);
-    return slot ? slot->hot.length : 0;
+    return look(mr, HERE).facts.length;
 }
 
 API(uint32_t, mrg_mr_rkey, (mrg_mr * mr), (mr))
 {
-    const struct slot *slot = look(mr, HERE);
-    return slot ? slot->hot.rkey : 0;
+    return look(mr, HERE).rkey;
 }
 
 API(int, mrg_mr_access, (mrg_mr * mr), (mr))
 {
-    const struct slot *slot = look(mr, HERE);
-    return slot ? (int)slot->hot.access : 0;
+    return (int)look(mr, HERE).facts.access;
 }

@@ -35,7 +35,7 @@ static bool is_inline(const struct ask *ask)
 
 static const struct slot *piece_slot(const mrg_sge *piece)
 {
-    return piece->mr ? slot_at(handle_token(piece->mr)) : NULL;
+    return piece->mr ? slot_find(piece->mr, TYPE_MR) : NULL;
 }
 
 #define NEAR (UINT64_C(1) << 30)
@@ -58,6 +58,8 @@ static int refuse_range(const struct here *here, const mrg_sge *piece, const str
 static int refuse_piece(enum rule rule, const struct here *here, const mrg_sge *piece)
 {
     const struct slot *mr = piece_slot(piece);
+    if (rule == RULE_OUT_OF_RANGE && !mr) /* it went meanwhile */
+        rule = RULE_STALE_HANDLE;
     switch (rule) {
     case RULE_UNREGISTERED_POST:
         return refuse(rule, here, NULL, "%zu bytes at %p come without an MR", piece->length, piece->addr);
@@ -128,7 +130,9 @@ static int fill(struct ibv_sge *sges, const struct ask *ask)
         sges[filled++] = (struct ibv_sge){
             .addr = (uintptr_t)piece->addr,
             .length = (uint32_t)piece->length,
-            .lkey = is_inline(ask) || !piece->mr ? 0 : slot_at(handle_token(piece->mr))->hot.lkey,
+            .lkey = is_inline(ask) || !piece->mr
+                        ? 0
+                        : atomic_load_explicit(&slot_at(handle_token(piece->mr))->hot.lkey, memory_order_relaxed),
         };
     }
     return filled;
@@ -166,14 +170,15 @@ static int refuse_begin(enum begin why, const struct ask *ask, int piece, const 
     return refuse(RULE_STALE_HANDLE, here, NULL, "another thread is destroying the QP");
 }
 
-static int post(struct slot *slot, int which, const struct ask *ask, const struct here *here)
+static int post(token t, int which, const struct ask *ask, const struct here *here)
 {
+    struct slot *slot = slot_at(t);
     struct qp *qp = qp_of(slot);
     struct queue *queue = &qp->queues[which];
     struct wr wr = {(uintptr_t)ask->context, ask->sgl, ask->count, .borrows = !is_inline(ask)};
     uint64_t wr_id;
     int piece;
-    enum begin begun = borrow_begin(queue, slot_token(slot), &wr, &wr_id, &piece);
+    enum begin begun = borrow_begin(queue, t, &wr, &wr_id, &piece);
     if (begun != BEGIN_OK)
         return refuse_begin(begun, ask, piece, here);
     struct verdict verdict = judge(ask, qp);
@@ -196,14 +201,15 @@ static int post(struct slot *slot, int which, const struct ask *ask, const struc
 
 static int post_to(mrg_id *id, int which, const struct ask *ask, const struct here *here)
 {
-    struct slot *slot = id_find_qp(id, here);
-    if (!slot)
+    token qp = id_find_qp(id, here);
+    if (!qp)
         return -1;
+    const struct slot *slot = slot_at(qp);
     if ((unsigned int)ask->flags & ~SEND_FLAGS)
         return refuse(RULE_BAD_ARGUMENT, here, slot, "flags 0x%x have bits that a post does not know", ask->flags);
     if (ask->count < 0 || (ask->count && !ask->sgl))
         return refuse(RULE_BAD_ARGUMENT, here, slot, "%d pieces at %p", ask->count, (const void *)ask->sgl);
-    return post(slot, which, ask, here);
+    return post(qp, which, ask, here);
 }
 
 /* The calls */

@@ -80,24 +80,24 @@ void queue_reopen(struct queue *queue)
 
 /* Borrows. An MR that was waiting for its last one is chained into *finished, to be released without the lock. */
 
-static void end_borrow(struct slot *mr, uint32_t *finished)
+static void end_borrow(struct slot *mr, struct finished *finished)
 {
     if (object_unuse(mr)) {
-        mr->cold.next = *finished;
-        *finished = slot_index(mr);
+        mr->cold.next = finished->first;
+        finished->first = slot_index(mr);
     }
 }
 
-static void release_all(uint32_t finished)
+void release_finished(struct finished *finished)
 {
-    while (finished) {
-        struct slot *mr = slot_at(finished);
-        finished = mr->cold.next;
+    while (finished->first) {
+        struct slot *mr = &slot_table[finished->first];
+        finished->first = mr->cold.next;
         object_release_late(mr);
     }
 }
 
-static void end_record(struct queue *queue, uint64_t position, uint32_t *finished)
+static void end_record(struct queue *queue, uint64_t position, struct finished *finished)
 {
     struct record *record = &queue->records[position & queue->mask];
     const uint32_t *borrows = &queue->borrows[(position & queue->mask) * queue->max_sge];
@@ -107,7 +107,7 @@ static void end_record(struct queue *queue, uint64_t position, uint32_t *finishe
 
 void queue_end_all(struct queue *queue)
 {
-    uint32_t finished = 0;
+    struct finished finished = {0};
     pthread_mutex_lock(&queue->lock);
     while (queue->tail != queue->head)
         end_record(queue, queue->tail++, &finished);
@@ -118,7 +118,7 @@ void queue_end_all(struct queue *queue)
     queue->borrows = NULL;
     queue->sges = NULL;
     pthread_mutex_unlock(&queue->lock);
-    release_all(finished);
+    release_finished(&finished);
 }
 
 /* Borrows the MR of every piece. -1, or the first piece whose MR is not live. */
@@ -178,10 +178,10 @@ void borrow_commit(struct queue *queue)
 
 void borrow_withdraw(struct queue *queue)
 {
-    uint32_t finished = 0;
+    struct finished finished = {0};
     end_record(queue, queue->head, &finished);
     pthread_mutex_unlock(&queue->lock);
-    release_all(finished);
+    release_finished(&finished);
 }
 
 /* The queue that a completion's wr_id names; NULL if it names none. */
@@ -205,22 +205,20 @@ static bool find_record(const struct queue *queue, const struct ibv_wc *wc, uint
     return age < queue->head - queue->tail;
 }
 
-enum completion borrow_end(struct ibv_wc *wc)
+enum completion borrow_end(struct ibv_wc *wc, struct finished *finished)
 {
     struct queue *queue = queue_named(wc->wr_id);
     if (!queue)
         return COMPLETION_FOREIGN;
-    uint32_t finished = 0;
     uint64_t position;
     pthread_mutex_lock(&queue->lock);
     bool in_flight = find_record(queue, wc, &position);
     if (in_flight) {
         wc->wr_id = queue->records[position & queue->mask].wr_id;
         while (queue->tail <= position)
-            end_record(queue, queue->tail++, &finished);
+            end_record(queue, queue->tail++, finished);
     }
     pthread_mutex_unlock(&queue->lock);
-    release_all(finished);
     if (in_flight)
         return COMPLETION_OURS;
     atomic_fetch_add_explicit(&late_completions, 1, memory_order_relaxed);

@@ -97,11 +97,17 @@ enum completion {
     COMPLETION_LATE,    /* its QP is gone: not to be handed out */
 };
 
+/* MRs whose deferred release waited for a borrow that has ended: to be released with no lock held. */
+struct finished {
+    uint32_t first; /* slot indices, chained by cold.next; 0: none */
+};
+void release_finished(struct finished *finished);
+
 /*
- * Ends the borrows of a completed WR, and of all older ones of its queue; releases MRs whose release was
- * deferred to them. Takes the lock of the queue.
+ * Ends the borrows of a completed WR, and of all older ones of its queue. Takes the lock of the queue. Completions of a
+ * CQ must come here in the order in which they were polled.
  */
-enum completion borrow_end(struct ibv_wc *wc);
+enum completion borrow_end(struct ibv_wc *wc, struct finished *finished);
 
 /* How many completions came late, in this process. */
 uint64_t queue_late_completions(void);

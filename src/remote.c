@@ -61,18 +61,20 @@ static int refuse_remote(const mrg_remote *remote, const struct here *here)
 API(int, mrg_mr_export, (mrg_mr * mr, size_t offset, size_t length, int access, mrg_remote *ret),
     (mr, offset, length, access, ret))
 {
-    const struct slot *slot = slot_find(mr, TYPE_MR);
-    if (!slot)
+    struct mr_facts facts;
+    uint32_t rkey;
+    if (!mr_read(mr, &facts, &rkey))
         return refuse_handle(mr, TYPE_MR, HERE);
+    const struct slot *slot = slot_at(handle_token(mr));
     if (!ret || !length || !access || ((uint32_t)access & ~ACCESS_REMOTE))
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "an export of %zu bytes with access 0x%x into %p", length, access,
                       (void *)ret);
-    enum rule rule = check_remote(offset, length, slot->hot.length, (uint32_t)access, slot->hot.access);
+    enum rule rule = check_remote(offset, length, facts.length, (uint32_t)access, facts.access);
     if (rule == RULE_OUT_OF_RANGE)
         return refuse(rule, HERE, slot, "%zu bytes at offset %zu reach beyond the MR", length, offset);
     if (rule != RULE_NONE)
-        return refuse_access(rule, HERE, slot, "the MR was registered for", slot->hot.access, (uint32_t)access);
-    *ret = (mrg_remote){slot->hot.addr + offset, length, slot->hot.rkey, (uint32_t)access};
+        return refuse_access(rule, HERE, slot, "the MR was registered for", facts.access, (uint32_t)access);
+    *ret = (mrg_remote){facts.addr + offset, length, rkey, (uint32_t)access};
     return 0;
 }
 

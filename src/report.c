@@ -65,7 +65,7 @@ static void add_leak(const struct slot *slot, void *arg)
 /* A forked child has nothing of its own here, and says nothing of its parent's. */
 __attribute__((destructor)) static void report_leaks(void)
 {
-    if (!slot_table || handle_forked())
+    if (!atomic_load(&slot_committed) || handle_forked())
         return;
     struct leaks leaks = {0};
     object_each(TYPE_MR, add_leak, &leaks);
@@ -74,6 +74,8 @@ __attribute__((destructor)) static void report_leaks(void)
                      "at exit %" PRIu64 " MR%s of %" PRIu64 " bytes made at this line %s still registered",
                      leaks.sites[i].mrs, leaks.sites[i].mrs == 1 ? "" : "s", leaks.sites[i].bytes,
                      leaks.sites[i].mrs == 1 ? "is" : "are");
-    if (options()->exitcode && finding_total())
+    if (options()->exitcode && finding_total()) {
+        fflush(NULL); /* _exit would drop what the program has not written yet */
         _exit(options()->exitcode);
+    }
 }
