@@ -6,7 +6,9 @@
 #ifndef BLOCK_H
 #define BLOCK_H
 
+#include <fcntl.h>
 #include <mrguard/mrguard.h>
+#include <unistd.h>
 
 #define BLOCK_PORT "7174"
 #define BLOCK_READY_SIZE 1
@@ -17,6 +19,17 @@ struct offer {
     uint64_t offset;
     mrg_remote window; /* length 0: none, that was all */
 };
+
+/* Descriptors 0 to 2 must not become something else, such as a channel to the kernel, where they came closed. */
+static inline void open_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= 2);
+    if (fd > 2)
+        close(fd);
+}
 
 static inline void put_u64(unsigned char *at, uint64_t value)
 {

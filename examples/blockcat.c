@@ -205,7 +205,7 @@ static int connect_to(struct fetch *f, const char *host, const char *port)
     if (failed)
         return complain(host);
     mrg_context *device = mrg_id_verbs(f->id);
-    f->completions = mrg_create_comp_channel(device);
+    f->completions = device ? mrg_create_comp_channel(device) : NULL;
     f->cq = f->completions ? mrg_create_cq(device, DEPTH + 4, NULL, f->completions, 0) : NULL;
     mrg_qp_init_attr attr = {.send_cq = f->cq, .recv_cq = f->cq, .cap = {DEPTH + 2, 2, 1, 1, 0}};
     if (!f->cq || mrg_create_qp(f->id, NULL, &attr))
@@ -252,6 +252,7 @@ int main(int argc, char **argv)
 {
     struct fetch f = {.progress = isatty(STDERR_FILENO)};
     const char *port = BLOCK_PORT;
+    open_standard_descriptors();
     for (int option; (option = getopt(argc, argv, "qp:h")) != -1;) {
         if (option == 'q')
             f.progress = false;

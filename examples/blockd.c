@@ -146,7 +146,8 @@ static int make_queue(struct server *s, mrg_context *device)
 {
     if (s->cq)
         return 0;
-    s->completions = mrg_create_comp_channel(device);
+    if (!s->completions)
+        s->completions = mrg_create_comp_channel(device);
     if (!s->completions)
         return complain("mrg_create_comp_channel");
     s->cq = mrg_create_cq(device, 1024, NULL, s->completions, 0);
@@ -333,6 +334,7 @@ int main(int argc, char **argv)
 {
     struct server s = {.fd = -1, .window_size = window_limit()};
     const char *host = "0.0.0.0", *port = BLOCK_PORT;
+    open_standard_descriptors();
     for (int option; (option = getopt(argc, argv, "1a:p:w:h")) != -1;) {
         if (option == '1')
             s.once = true;

@@ -14,18 +14,22 @@ static int leave(struct slot *slot, int result)
 }
 
 /*
- * Likewise for a call that the kernel answers with EINVAL where the id's state does not allow it. It says no more than
- * that, so before is what the call's users most often forgot.
+ * The kernel answers with EINVAL where the id's state does not allow a call. It says no more than that, so before is what
+ * the call's users most often forgot.
  */
-static int leave_stated(struct slot *slot, int result, const char *before, const struct here *here)
+static int say_stated(struct slot *slot, int result, const char *before, const struct here *here)
 {
     int error = errno;
     if (result && error == EINVAL)
-        refuse(RULE_WRONG_STATE, here, slot, "the kernel answers EINVAL: %s?", before);
-    else if (result)
-        failed_below(error);
+        return refuse(RULE_WRONG_STATE, here, slot, "the kernel answers EINVAL: %s?", before);
+    return result ? failed_below(error) : 0;
+}
+
+static int leave_stated(struct slot *slot, int result, const char *before, const struct here *here)
+{
+    result = say_stated(slot, result, before, here);
     object_exit(slot);
-    return result ? -1 : 0;
+    return result;
 }
 
 /* object_exit keeps the errno of the refusal. */
@@ -62,8 +66,10 @@ API(int, mrg_listen, (mrg_id * id, int backlog), (id, backlog))
     struct slot *slot = object_enter(id, TYPE_ID, HERE);
     if (!slot)
         return -1;
-    return leave_stated(slot, verbs.listen(id_of(slot)->raw, backlog), "is the id connected, or listening already",
-                        HERE);
+    int result = verbs.listen(id_of(slot)->raw, backlog);
+    if (!result)
+        id_of(slot)->listening = true;
+    return leave_stated(slot, result, "is the id connected, or listening already", HERE);
 }
 
 /* An id with a device, held; librdmacm dereferences the device in the calls below without a look. */
@@ -86,41 +92,68 @@ API(int, mrg_resolve_route, (mrg_id * id, int timeout_ms), (id, timeout_ms))
                         "is its address resolved (mrg_resolve_addr)", HERE);
 }
 
-/* Connect and accept take the QP number from the id's QP or from param: one of them must be there. */
-static struct slot *enter_to_connect(mrg_id *id, const struct rdma_conn_param *param, const struct here *here)
+/*
+ * A call in which librdmacm uses the id's QP: both are held, for another thread may be about to destroy it. Connect and
+ * accept take the QP number from the QP or from param: one of them must be there.
+ */
+struct connecting {
+    struct slot *id;
+    struct slot *qp; /* NULL: none */
+};
+
+static bool enter_to_connect(struct connecting *c, mrg_id *id, const struct here *here)
 {
-    struct slot *slot = enter_with_device(id, here);
-    if (!slot || param || id_of(slot)->raw->qp)
-        return slot;
-    refuse(RULE_WRONG_STATE, here, slot, "the id has no QP, and no param brings the number of another");
-    object_exit(slot);
-    return NULL;
+    c->id = enter_with_device(id, here);
+    if (!c->id)
+        return false;
+    token qp = id_of(c->id)->qp;
+    c->qp = qp && object_hold(slot_at(qp), qp) ? slot_at(qp) : NULL;
+    return true;
 }
 
-/* On a synchronous id the call has waited: there is a connection now, or none. Else the event will tell. */
-static int leave_connected(struct slot *slot, int result, const char *before, const struct here *here)
+static int leave_connecting(const struct connecting *c, int result)
 {
-    if (id_of(slot)->synchronous)
-        id_of(slot)->connected = !result;
-    return leave_stated(slot, result, before, here);
+    if (c->qp)
+        object_exit(c->qp);
+    object_exit(c->id);
+    return result;
+}
+
+static int refuse_param(const struct connecting *c, const struct rdma_conn_param *param, const struct here *here)
+{
+    if (!param && !c->qp)
+        return refuse(RULE_WRONG_STATE, here, c->id, "the id has no QP, and no param brings the number of another");
+    if (param && !param->private_data && param->private_data_len)
+        return refuse(RULE_BAD_ARGUMENT, here, c->id, "private_data is NULL, its length %u", param->private_data_len);
+    return 0;
+}
+
+/* On a synchronous id the call has waited, so its success is a connection. Else the event will tell. */
+static int connect_or_accept(mrg_id *id, struct rdma_conn_param *param,
+                             int (*verb)(struct rdma_cm_id *, struct rdma_conn_param *), const char *before,
+                             const struct here *here)
+{
+    struct connecting c;
+    if (!enter_to_connect(&c, id, here))
+        return -1;
+    if (refuse_param(&c, param, here))
+        return leave_connecting(&c, -1);
+    int result = say_stated(c.id, verb(id_of(c.id)->raw, param), before, here);
+    if (!result && id_of(c.id)->synchronous)
+        id_of(c.id)->connected = true;
+    return leave_connecting(&c, result);
 }
 
 API(int, mrg_connect, (mrg_id * id, struct rdma_conn_param *param), (id, param))
 {
-    struct slot *slot = enter_to_connect(id, param, HERE);
-    if (!slot)
-        return -1;
-    return leave_connected(slot, verbs.connect(id_of(slot)->raw, param),
-                           "is its route resolved (mrg_resolve_route), and no connection made before", HERE);
+    return connect_or_accept(id, param, verbs.connect,
+                             "is its route resolved (mrg_resolve_route), and no connection made before", HERE);
 }
 
 API(int, mrg_accept, (mrg_id * id, struct rdma_conn_param *param), (id, param))
 {
-    struct slot *slot = enter_to_connect(id, param, HERE);
-    if (!slot)
-        return -1;
-    return leave_connected(slot, verbs.accept(id_of(slot)->raw, param),
-                           "did the id come with a connection request, not yet answered", HERE);
+    return connect_or_accept(id, param, verbs.accept, "did the id come with a connection request, not yet answered",
+                             HERE);
 }
 
 API(int, mrg_reject, (mrg_id * id, const void *private_data, uint8_t length), (id, private_data, length))
@@ -136,13 +169,17 @@ API(int, mrg_reject, (mrg_id * id, const void *private_data, uint8_t length), (i
 /* On a synchronous id that is not connected rdma_disconnect would wait for an event that never comes. */
 API(int, mrg_disconnect, (mrg_id * id), (id))
 {
-    struct slot *slot = enter_with_device(id, HERE);
-    if (!slot)
+    struct connecting c;
+    if (!enter_to_connect(&c, id, HERE))
         return -1;
-    struct id *of = id_of(slot);
-    if (!atomic_exchange(&of->connected, false) && of->synchronous)
-        return refuse(RULE_WRONG_STATE, HERE, slot, "the id is not connected"), leave_refused(slot);
-    return leave(slot, verbs.disconnect(of->raw));
+    struct id *of = id_of(c.id);
+    bool connected = atomic_exchange(&of->connected, false);
+    if (!connected && of->synchronous)
+        return leave_connecting(&c, refuse(RULE_WRONG_STATE, HERE, c.id, "the id is not connected"));
+    int result = verbs.disconnect(of->raw) ? failed_below(errno) : 0;
+    if (result && connected)
+        of->connected = true;
+    return leave_connecting(&c, result);
 }
 
 API(int, mrg_establish, (mrg_id * id), (id))

@@ -105,7 +105,9 @@ API(int, mrg_get_request, (mrg_id * listener, mrg_id **ret), (listener, ret))
     struct slot *slot = object_enter(listener, TYPE_ID, HERE);
     if (!slot)
         return -1;
-    int result = get_request(slot, ret, HERE);
+    int result = id_of(slot)->listening
+                     ? get_request(slot, ret, HERE)
+                     : refuse(RULE_WRONG_STATE, HERE, slot, "the id does not listen: no request can come");
     int error = errno;
     object_exit(slot);
     errno = error;

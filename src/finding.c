@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <mrguard/report.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "options.h"
@@ -111,7 +113,7 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *text, const c
         text->used = sizeof text->bytes - 1;
 }
 
-static void write_out(const struct text *text)
+static void write_all(const struct text *text)
 {
     for (size_t done = 0; done < text->used;) {
         ssize_t written = write(options()->output, text->bytes + done, text->used - done);
@@ -119,6 +121,20 @@ static void write_out(const struct text *text)
             return;
         done += written > 0 ? (size_t)written : 0;
     }
+}
+
+/* Nobody may read what we say any more; that must not end the process. */
+static void write_out(const struct text *text)
+{
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    write_all(text);
+    if (!sigismember(&pending, SIGPIPE))
+        sigtimedwait(&pipe, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void print_text(const struct mrg_finding *f, uint64_t times)
@@ -167,9 +183,14 @@ static void describe(enum rule rule, int error, const struct here *here, const s
 /* What the handler calls may fail in turn; the finding that is handed over is the thread's last one all the same. */
 static void hand_over(mrg_finding_handler *call)
 {
+    static _Thread_local bool inside;
+    if (inside) /* a handler that always fails would never come to an end */
+        return;
+    inside = true;
     struct last_finding saved = last;
     call(&last.finding, atomic_load(&handler.arg));
     last = saved;
+    inside = false;
 }
 
 /* Counts, hands out, prints. */

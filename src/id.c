@@ -32,6 +32,7 @@ struct slot *id_embryo(token channel, void *context, const struct here *here)
     id->raw = NULL;
     id->context = context;
     id->synchronous = !channel;
+    id->listening = false;
     id->changing = false;
     id->connected = false;
     id->device_pd = id->registration_pd = id->qp = 0;
@@ -170,6 +171,8 @@ API(mrg_channel *, mrg_id_channel, (mrg_id * id), (id))
     if (!look(id, HERE))
         return NULL;
     struct slot *channel = object_parent(slot_at(handle_token(id)), TYPE_CHANNEL);
+    if (!channel)
+        failed_below(EINVAL); /* it is synchronous */
     return channel ? slot_handle(channel) : NULL;
 }
 

@@ -11,6 +11,7 @@ struct id {
     struct rdma_cm_id *raw;
     void *context;                 /* the caller's; raw->context is our own token */
     bool synchronous;              /* without an event channel: calls wait for their event */
+    atomic_bool listening;         /* requests may come */
     atomic_bool changing;          /* a thread is making or destroying its QP */
     atomic_bool connected;         /* between ESTABLISHED and disconnect */
     _Atomic token device_pd;       /* 0: no device yet */

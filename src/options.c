@@ -29,7 +29,8 @@ static bool parse_output(struct options *o, const char *value)
         o->output = STDERR_FILENO;
         return true;
     }
-    int fd = *value ? open(value, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    /* O_NONBLOCK: a FIFO that nobody reads is refused, not waited for. */
+    int fd = *value ? open(value, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666) : -1;
     if (fd >= 0)
         o->output = fd;
     return fd >= 0;

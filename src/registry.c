@@ -224,6 +224,87 @@ void object_abandon(struct slot *slot)
     errno = saved;
 }
 
+/* Whoever lent the memory of an MR gets it back last, when nothing names the MR any more. */
+static __attribute__((noinline)) void bury_and_give_back(const struct class *class, struct slot *slot)
+{
+    struct owner *owner = slot->cold.owner;
+    void *addr = (void *)(uintptr_t)slot->hot.addr;
+    size_t length = slot->hot.length;
+    bury_and_release_orphans(class, slot);
+    owner->release(addr, length, owner->arg);
+    free(owner);
+}
+
+/* Asks the provider. Where it refuses, the object is what it was before: refused says in which state that is. */
+static int release(struct slot *slot, enum state refused)
+{
+    const struct class *class = class_of(slot);
+    int error = class->release(slot);
+    if (error) {
+        atomic_store(&slot->hot.word, word_with(slot_token(slot), refused));
+        return failed_below(error);
+    }
+    if (class->gone)
+        class->gone(slot);
+    if (slot->cold.owner)
+        bury_and_give_back(class, slot);
+    else
+        bury_and_release_orphans(class, slot);
+    return 0;
+}
+
+int object_release(struct slot *slot)
+{
+    return release(slot, STATE_LIVE);
+}
+
+static bool take_lock_and_claim(struct slot *slot)
+{
+    pthread_mutex_lock(&lock);
+    bool claimed = claim_orphan(slot);
+    pthread_mutex_unlock(&lock);
+    return claimed;
+}
+
+/*
+ * Late releases that the provider refused: tried again before a parent's destroy is refused for their sake. A few, since
+ * one is a wonder; what does not fit stays until the process ends, and is reported then.
+ */
+static _Atomic token refused_late[16];
+
+static void remember_refused(token t)
+{
+    for (size_t i = 0; i < sizeof refused_late / sizeof *refused_late; i++) {
+        token none = 0;
+        if (atomic_compare_exchange_strong(&refused_late[i], &none, t))
+            return;
+    }
+}
+
+static void retry_refused(void)
+{
+    for (size_t i = 0; i < sizeof refused_late / sizeof *refused_late; i++) {
+        token t = atomic_load_explicit(&refused_late[i], memory_order_relaxed);
+        if (t && (t = atomic_exchange(&refused_late[i], 0)) && slot_at(t)->hot.word == word_with(t, STATE_DEFERRED) &&
+            take_lock_and_claim(slot_at(t)))
+            object_release_late(slot_at(t));
+    }
+}
+
+void object_release_late(struct slot *slot)
+{
+    token t = slot_token(slot);
+    struct object_facts facts = object_facts(slot);
+    bool kept = kept_by_children(slot);
+    if (!release(slot, kept ? STATE_LIVE : STATE_DEFERRED))
+        return;
+    int error = errno;
+    if (!kept)
+        remember_refused(t);
+    finding_note(RULE_LEAKED_MR, facts.site, "the deferred release of this %s failed (%s); it will be tried again",
+                 type_name(facts.type), strerrorname_np(error));
+}
+
 /* The children that stand in a parent's way: the first few are copied under the lock, and described without it. */
 struct blame {
     enum rule rule; /* the worst that they break */
@@ -323,6 +404,8 @@ static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, 
  */
 int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here)
 {
+    if (atomic_load_explicit(&slot->cold.children, memory_order_relaxed))
+        retry_refused();
     if (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING))
         return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
     atomic_thread_fence(memory_order_seq_cst);
@@ -343,34 +426,6 @@ void object_reopen(struct slot *slot, token t)
     slot_move(slot, t, STATE_FREEING, STATE_LIVE);
 }
 
-/* Whoever lent the memory of an MR gets it back last, when nothing names the MR any more. */
-static __attribute__((noinline)) void bury_and_give_back(const struct class *class, struct slot *slot)
-{
-    struct owner *owner = slot->cold.owner;
-    void *addr = (void *)(uintptr_t)slot->hot.addr;
-    size_t length = slot->hot.length;
-    bury_and_release_orphans(class, slot);
-    owner->release(addr, length, owner->arg);
-    free(owner);
-}
-
-int object_release(struct slot *slot)
-{
-    const struct class *class = class_of(slot);
-    int error = class->release(slot);
-    if (error) {
-        object_reopen(slot, slot_token(slot));
-        return failed_below(error);
-    }
-    if (class->gone)
-        class->gone(slot);
-    if (slot->cold.owner)
-        bury_and_give_back(class, slot);
-    else
-        bury_and_release_orphans(class, slot);
-    return 0;
-}
-
 int object_destroy(const void *handle, enum type type, const struct here *here)
 {
     struct slot *slot = slot_find(handle, type);
@@ -379,23 +434,6 @@ int object_destroy(const void *handle, enum type type, const struct here *here)
     if (object_close(slot, handle_token(handle), 0, here))
         return -1;
     return object_release(slot);
-}
-
-static bool take_lock_and_claim(struct slot *slot)
-{
-    pthread_mutex_lock(&lock);
-    bool claimed = claim_orphan(slot);
-    pthread_mutex_unlock(&lock);
-    return claimed;
-}
-
-void object_release_late(struct slot *slot)
-{
-    enum type type = slot_type(slot);
-    const char *site = slot->cold.site;
-    if (object_release(slot))
-        finding_note(RULE_LEAKED_MR, site, "the deferred release of this %s failed (%s); it stays as it was",
-                     type_name(type), strerrorname_np(errno));
 }
 
 /* A close that looks is waited for: refused, it would make the object live again. */
@@ -412,9 +450,15 @@ int object_unref(struct slot *slot, token t, const struct here *here)
     int64_t left = references_drop(slot, t);
     if (left < 0)
         return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
-    if (left == 0 && last_reference_gone(slot, t))
-        return object_release(slot);
-    return 0;
+    if (left || !last_reference_gone(slot, t))
+        return 0;
+    if (kept_by_children(slot)) {
+        object_release_late(slot);
+        return 0;
+    }
+    /* Refused, the caller has its reference again; nobody can see it before the object is live. */
+    atomic_store(&slot->cold.references, references_of(t, 1));
+    return release(slot, STATE_LIVE);
 }
 
 /* Edges of living objects */

@@ -15,6 +15,7 @@
 #ifndef MRGUARD_VERBS_H
 #define MRGUARD_VERBS_H
 
+#include <errno.h>
 #include <mrguard/types.h>
 #include <sys/uio.h>
 
@@ -105,7 +106,8 @@ MRG_API mrg_mr *mrg_mr_ref(mrg_mr *mr) MRG_GIVES;
 /*
  * One reference less. The last one deregisters, at once or, with work in flight, when the last completion is
  * polled or the QP destroyed; the handle is stale from now on either way, the memory free only then (see
- * mrg_reg_mr_owned). NULL is ignored. Always returns NULL; errno tells a stale handle.
+ * mrg_reg_mr_owned). NULL is ignored. Always returns NULL; errno tells a stale handle, or that the provider refused: then the
+ * reference is still the caller's.
  */
 MRG_API mrg_mr *mrg_mr_unref(mrg_mr *mr MRG_TAKES);
 
@@ -251,14 +253,18 @@ MRG_API int mrg_remote_unpack(mrg_remote *ret, const void *buf, size_t size);
 /* For MRG_AUTO. errno is kept. */
 static inline void mrg_mr_auto(mrg_mr **mr)
 {
+    int saved = errno;
     if (*mr)
         mrg_mr_unref(*mr);
+    errno = saved;
 }
 
 static inline void mrg_pd_auto(mrg_pd **pd)
 {
+    int saved = errno;
     if (*pd)
         mrg_pd_unref(*pd);
+    errno = saved;
 }
 
 #ifdef __cplusplus

@@ -430,6 +430,47 @@ Test(rules, order_of_connecting_is_explained)
     expect_nothing_left();
 }
 
+Test(rules, second_connect_does_not_hurt_the_first)
+{
+    struct pair p;
+    pair_up(&p);
+    expect_refused(mrg_connect(p.client.id, NULL), EINVAL, "wrong-state");
+    expect_refused(mrg_accept(p.client.id, NULL), EINVAL, "wrong-state");
+    expect_refused(mrg_get_request(p.client.id, &p.client.id), EINVAL, "wrong-state");
+    must(mrg_post_recv(p.server.id, NULL, p.server.buffer, 64, p.server.mr));
+    must(mrg_post_send(p.client.id, NULL, p.client.buffer, 64, p.client.mr, IBV_SEND_SIGNALED));
+    await_send(p.client.id, NULL);
+    await_recv(p.server.id, NULL);
+    take_down(&p);
+}
+
+static void *wait_for_one(void *id)
+{
+    await_recv(id, NULL);
+    return NULL;
+}
+
+/* Two threads wait on one queue, two messages come: nobody sleeps on. */
+Test(rules, two_waiters_two_completions)
+{
+    struct pair p;
+    pair_up(&p);
+    pthread_t waiters[2];
+    for (int i = 0; i < 2; i++) {
+        must(mrg_post_recv(p.server.id, NULL, p.server.buffer, 64, p.server.mr));
+        cr_assert_eq(pthread_create(&waiters[i], NULL, wait_for_one, p.server.id), 0);
+    }
+    usleep(100000);
+    expect_refused(mrg_destroy_qp(p.server.id), EBUSY, "destroy-order");
+    for (int i = 0; i < 2; i++)
+        must(mrg_post_send(p.client.id, NULL, p.client.buffer, 64, p.client.mr, IBV_SEND_SIGNALED));
+    for (int i = 0; i < 2; i++)
+        pthread_join(waiters[i], NULL);
+    await_send(p.client.id, NULL);
+    await_send(p.client.id, NULL);
+    take_down(&p);
+}
+
 /* The kernel refuses */
 
 Test(rules, registration_refused_on_a_read_only_mapping)

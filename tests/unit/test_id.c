@@ -175,6 +175,18 @@ Test(id, granted_caps_come_back)
     cr_expect_eq(attr.cap.max_inline_data, 32);
 }
 
+static int fail_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    (void)id, (void)pd, (void)attr;
+    return errno = EIO, -1;
+}
+
+static int fail_destroy_cq(struct ibv_cq *cq)
+{
+    (void)cq;
+    return EBUSY;
+}
+
 /* Requests */
 
 Test(id, request_brings_its_data_and_a_qp_like_the_listeners_attributes)
@@ -183,6 +195,8 @@ Test(id, request_brings_its_data_and_a_qp_like_the_listeners_attributes)
     mrg_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}};
     mrg_id *listener, *child;
     cr_assert_eq(mrg_create_ep(&listener, &res, NULL, &attr), 0);
+    expect_refused(mrg_get_request(listener, &child), EINVAL, "wrong-state");
+    cr_assert_eq(mrg_listen(listener, 1), 0);
     cr_assert_eq(mrg_get_request(listener, &child), 0);
     size_t length;
     cr_expect_str_eq(mrg_id_private_data(child, &length), "hello");
@@ -214,6 +228,41 @@ Test(id, listener_keeps_the_pd_of_its_requests)
     expect_nothing_left();
 }
 
+Test(id, failed_call_does_not_forget_the_connection)
+{
+    inject_install();
+    mrg_id *id = connected_id(NULL);
+    cr_assert_eq(mrg_connect(id, NULL), 0);
+    inject_arm(1, EINVAL);
+    expect_refused(mrg_connect(id, NULL), EINVAL, "wrong-state");
+    inject_arm(1, EINTR);
+    expect_fails(mrg_disconnect(id), EINTR);
+    cr_expect_eq(mrg_disconnect(id), 0);
+    expect_refused(mrg_disconnect(id), EINVAL, "wrong-state");
+    cr_expect_eq(mrg_destroy_ep(id), 0);
+    expect_nothing_left();
+}
+
+/* A QP cannot be made, and then not even the CQs made for it destroyed: the next call goes on with them. */
+Test(id, cqs_of_a_qp_that_failed_are_not_forgotten)
+{
+    inject_install();
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}};
+    mrg_pd_unref(mrg_id_pd(id));
+    verbs.create_qp = fail_create_qp;
+    int (*destroy_cq)(struct ibv_cq *) = verbs.destroy_cq;
+    verbs.destroy_cq = fail_destroy_cq;
+    cr_expect_eq(mrg_create_qp(id, NULL, &attr), -1);
+    verbs.destroy_cq = destroy_cq;
+    cr_expect_eq(stub.live_cqs, 2);
+    expect_refused(mrg_destroy_id(id), EBUSY, "destroy-order");
+    cr_expect_eq(mrg_destroy_qp(id), 0);
+    cr_expect_eq(stub.live_cqs, 0);
+    cr_expect_eq(mrg_destroy_ep(id), 0);
+    expect_nothing_left();
+}
+
 /* Calls that crash in librdmacm */
 
 Test(id, bad_arguments)
@@ -241,6 +290,8 @@ Test(id, bad_arguments)
     id = bound_id();
     expect_refused(mrg_connect(id, NULL), EINVAL, "wrong-state");
     expect_refused(mrg_accept(id, NULL), EINVAL, "wrong-state");
+    struct rdma_conn_param empty = {.private_data_len = 4};
+    expect_refused(mrg_connect(id, &empty), EINVAL, "bad-argument");
     expect_refused(mrg_create_cq(mrg_id_verbs(id), 0, NULL, NULL, 0), EINVAL, "bad-argument");
     expect_refused(mrg_create_cq(mrg_id_verbs(id), -1, NULL, NULL, 0), EINVAL, "bad-argument");
     cr_expect_eq(mrg_destroy_id(id), 0);

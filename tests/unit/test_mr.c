@@ -121,6 +121,26 @@ Test(mr, provider_that_refuses_to_deregister_leaves_it_live)
     expect_nothing_left();
 }
 
+Test(mr, provider_that_refuses_the_last_unref_gives_the_reference_back)
+{
+    inject_install();
+    mrg_id *id = bound_id();
+    mrg_pd *pd = mrg_alloc_pd(mrg_id_verbs(id));
+    mrg_mr *mr = mrg_reg_mr(pd, memory, sizeof memory, 0);
+    inject_arm(1, EBUSY);
+    errno = 0;
+    cr_expect_null(mrg_mr_unref(mr));
+    cr_expect_eq(errno, EBUSY);
+    cr_expect_eq(mrg_mr_length(mr), sizeof memory);
+    cr_expect_null(mrg_mr_unref(mr));
+    cr_expect_eq(stub.live_mrs, 0);
+    inject_arm(1, EBUSY);
+    cr_expect_null(mrg_pd_unref(pd));
+    cr_expect_eq(mrg_dealloc_pd(pd), 0);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    expect_nothing_left();
+}
+
 Test(mr, kernel_that_refuses_to_register_is_explained)
 {
     inject_install();

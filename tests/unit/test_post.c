@@ -1,6 +1,9 @@
 /* Posting and completing: each rule at the post, and borrows that begin and end where they should. */
 #include "fixture.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 static char memory[8192];
 static char other[64];
 
@@ -331,6 +334,77 @@ Test(borrow, completions_that_are_not_ours_pass_untouched, .init = setup_stub)
     expect_refused(mrg_get_send_comp(id, NULL), EINVAL, "bad-argument");
 }
 
+/* Several pollers of one CQ: every completion comes out once. */
+struct polling {
+    mrg_cq *cq;
+    _Atomic int left;
+    _Atomic uint64_t sum;
+};
+
+static void *poll_until_done(void *arg)
+{
+    struct polling *p = arg;
+    struct ibv_wc wc[4];
+    struct mrg_stats stats = {0};
+    while (p->left > 0 && !mrg_stats(&stats) && !stats.late_completions) {
+        int got = mrg_poll_cq(p->cq, 4, wc);
+        for (int i = 0; i < got; i++)
+            p->sum += wc[i].wr_id;
+        p->left -= got > 0 ? got : 0;
+    }
+    return NULL;
+}
+
+Test(borrow, pollers_of_one_cq_lose_nothing, .init = setup_stub, .timeout = 60)
+{
+    enum { COUNT = 200000, POLLERS = 3 };
+    mrg_id *id = bound_id();
+    struct polling p = {.cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0), .left = COUNT};
+    mrg_qp_init_attr attr = {.send_cq = p.cq, .recv_cq = p.cq, .cap = {32, 32, 1, 1, 0}};
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    struct mrg_stats stats;
+    pthread_t pollers[POLLERS];
+    for (int i = 0; i < POLLERS; i++)
+        cr_assert_eq(pthread_create(&pollers[i], NULL, poll_until_done, &p), 0);
+    for (uintptr_t i = 1; i <= COUNT && p.left > 0;) {
+        if (!mrg_post_send(id, (void *)i, memory, 1, mr, IBV_SEND_SIGNALED))
+            i++;
+        else if (!mrg_stats(&stats) && stats.late_completions)
+            break;
+    }
+    for (int i = 0; i < POLLERS; i++)
+        pthread_join(pollers[i], NULL);
+    cr_expect_eq(mrg_stats(&stats), 0);
+    cr_expect_eq(stats.late_completions, 0, "%lu were lost", (unsigned long)stats.late_completions);
+    cr_expect_eq(p.sum, (uint64_t)COUNT * (COUNT + 1) / 2);
+    cr_expect_eq(mrg_dereg_mr(mr), 0);
+    cr_expect_eq(mrg_destroy_ep(id), 0);
+    cr_expect_eq(mrg_destroy_cq(p.cq), 0);
+    expect_nothing_left();
+}
+
+/* Fewer than asked means that there are no more: places of late completions are filled again. */
+Test(borrow, poll_is_short_only_when_the_cq_is_empty, .init = setup_stub)
+{
+    mrg_id *id = bound_id();
+    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
+    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    struct ibv_cq *raw = raw_send_cq(id);
+    for (uintptr_t i = 0; i < 6; i++) {
+        if (i % 2)
+            stub_push(raw, (stub.last_wr_id & ~(UINT64_C(0x3ffff) << 24)) | UINT64_C(77) << 24, raw_qp(id)->qp_num, 0);
+        cr_assert_eq(mrg_post_send(id, (void *)i, memory, 1, mr, IBV_SEND_SIGNALED), 0);
+    }
+    struct ibv_wc wc[8];
+    cr_expect_eq(mrg_poll_cq(cq, 4, wc), 4);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(wc[i].wr_id, i);
+    cr_expect_eq(mrg_poll_cq(cq, 4, wc), 2);
+}
+
 /* Our own wr_id out of another QP's completion is not believed. */
 Test(borrow, completion_of_another_qp_ends_nothing, .init = setup_stub)
 {
@@ -395,7 +469,13 @@ Test(borrow, deferred_release_that_the_provider_refuses_becomes_a_finding, .init
     cr_expect_str_eq(inject_hit(), "dereg_mr");
     cr_expect_eq(mrg_finding_count("leaked-mr"), 1);
     cr_expect_eq(stub.live_mrs, 2);
+    expect_refused(mrg_mr_addr(w.mr), ESTALE, "stale-handle");
+    inject_arm(1, EIO); /* and again */
     expect_refused(mrg_destroy_ep(w.id), EBUSY, "leaked-mr");
+    cr_expect_str_eq(inject_hit(), "dereg_mr");
+    cr_expect_eq(mrg_dereg_mr(w.readonly), 0);
+    cr_expect_eq(mrg_destroy_ep(w.id), 0, "the release is tried again first");
+    expect_nothing_left();
 }
 
 Test(borrow, same_mr_in_several_pieces_counts_each, .init = setup_stub)
