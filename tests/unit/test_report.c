@@ -166,6 +166,21 @@ Test(report, process_that_ends_with_mrs_says_where_they_were_made)
     cr_expect(strstr(text, "made at   tests/unit/test_report.c:"), "%s", text);
 }
 
+static void print_and_leak(void)
+{
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    printf("written by the program, not flushed");
+    leak();
+}
+
+Test(report, exit_status_for_findings_does_not_cost_the_programs_output)
+{
+    char text[8192];
+    int status = run_child("exitcode=42", print_and_leak, text, sizeof text);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    cr_expect(strstr(text, "written by the program, not flushed"), "%s", text);
+}
+
 Test(report, process_that_leaks_nothing_says_nothing)
 {
     char text[8192];
