@@ -14,8 +14,8 @@ static int leave(struct slot *slot, int result)
 }
 
 /*
- * The kernel answers with EINVAL where the id's state does not allow a call. It says no more than that, so before is what
- * the call's users most often forgot.
+ * The kernel answers with EINVAL where the id's state does not allow a call. It says no more than that, so before is
+ * what the call's users most often forgot.
  */
 static int say_stated(struct slot *slot, int result, const char *before, const struct here *here)
 {

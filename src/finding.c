@@ -73,8 +73,8 @@ void object_print(char *buf, size_t size, const struct object_facts *object)
 
 /*
  * A service that retries a refused call in a loop must not drown its log: a rule broken by a call at a site is printed
- * the 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. A bucket remembers whose count it
- * is, so what was not seen before is always printed; two that share a bucket are printed more often, not less.
+ * the 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. A bucket remembers whose count
+ * it is, so what was not seen before is always printed; two that share a bucket are printed more often, not less.
  */
 static uint64_t turn_to_print(enum rule rule, const char *call, const char *site)
 {

@@ -267,8 +267,8 @@ static bool take_lock_and_claim(struct slot *slot)
 }
 
 /*
- * Late releases that the provider refused: tried again before a parent's destroy is refused for their sake. A few, since
- * one is a wonder; what does not fit stays until the process ends, and is reported then.
+ * Late releases that the provider refused: tried again before a parent's destroy is refused for their sake. A few,
+ * since one is a wonder; what does not fit stays until the process ends, and is reported then.
  */
 static _Atomic token refused_late[16];
 

@@ -106,8 +106,8 @@ MRG_API mrg_mr *mrg_mr_ref(mrg_mr *mr) MRG_GIVES;
 /*
  * One reference less. The last one deregisters, at once or, with work in flight, when the last completion is
  * polled or the QP destroyed; the handle is stale from now on either way, the memory free only then (see
- * mrg_reg_mr_owned). NULL is ignored. Always returns NULL; errno tells a stale handle, or that the provider refused: then the
- * reference is still the caller's.
+ * mrg_reg_mr_owned). NULL is ignored. Always returns NULL; errno tells a stale handle, or that the provider
+ * refused: then the reference is still the caller's.
  */
 MRG_API mrg_mr *mrg_mr_unref(mrg_mr *mr MRG_TAKES);
 
@@ -172,8 +172,8 @@ MRG_API int mrg_poll_cq(mrg_cq *cq, int count, struct ibv_wc *wc);
 /*
  * Waits for one completion of the id's send (receive) queue. Returns 1; -1. Blocks, in the kernel, until there
  * is one: for ever if the peer is gone without a word and nothing is sent (an event loop sees the disconnection:
- * examples/blockd.c). EINVAL (no-qp): the id has no QP; EINVAL (wrong-state): the QP was given a CQ of the caller's, which
- * only mrg_poll_cq reads. (rdma_get_send_comp, rdma_get_recv_comp)
+ * examples/blockd.c). EINTR: a signal came. EINVAL (no-qp): the id has no QP; EINVAL (wrong-state): the QP was given a
+ * CQ of the caller's, which only mrg_poll_cq reads. (rdma_get_send_comp, rdma_get_recv_comp)
  */
 MRG_API int mrg_get_send_comp(mrg_id *id, struct ibv_wc *wc);
 MRG_API int mrg_get_recv_comp(mrg_id *id, struct ibv_wc *wc);

@@ -401,7 +401,7 @@ Test(borrow, poll_is_short_only_when_the_cq_is_empty, .init = setup_stub)
     struct ibv_wc wc[8];
     cr_expect_eq(mrg_poll_cq(cq, 4, wc), 4);
     for (int i = 0; i < 4; i++)
-        cr_expect_eq(wc[i].wr_id, i);
+        cr_expect_eq(wc[i].wr_id, (uint64_t)i);
     cr_expect_eq(mrg_poll_cq(cq, 4, wc), 2);
 }
 
