@@ -34,7 +34,8 @@ typedef void mrg_finding_handler(const struct mrg_finding *finding, void *arg);
  * Hands every finding to a function in place of printing it; NULL prints again. The function runs in the
  * thread that made the call, with no lock of mrguard's held; it may call mrguard; what it breaks
  * itself is counted and not handed to it. Any thread may set it;
- * findings under way may still reach the one before.
+ * findings under way may still reach the one before. Leaks
+ * are told when the process exits: arg must be good until then, or the handler taken back.
  */
 MRG_API void mrg_set_finding_handler(mrg_finding_handler *handler, void *arg);
 
