@@ -363,8 +363,10 @@ static void describe_blame(const struct blame *blame, enum type parent, char *wh
 static enum rule blame_users(const struct slot *slot, uint32_t users, char *why, size_t size)
 {
     if (slot_type(slot) == TYPE_MR) {
-        snprintf(why, size, "%" PRIu32 " piece%s of WRs in flight use%s this MR", users, users == 1 ? "" : "s",
-                 users == 1 ? "s" : "");
+        if (users == 1)
+            snprintf(why, size, "a piece of a WR in flight uses this MR");
+        else
+            snprintf(why, size, "%" PRIu32 " pieces of WRs in flight use this MR", users);
         return RULE_DEREG_IN_FLIGHT;
     }
     snprintf(why, size, "another thread is inside a call on this %s", type_name(slot_type(slot)));

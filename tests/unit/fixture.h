@@ -30,6 +30,16 @@ static inline mrg_id *connected_id(mrg_cq *cq)
     return id;
 }
 
+/* Likewise, with a CQ of the caller's for both queues, to be polled. */
+static inline mrg_id *polled_id(mrg_cq **cq)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr attr = {.cap = {8, 8, 1, 1, 0}};
+    attr.send_cq = attr.recv_cq = *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    return id;
+}
+
 /* The raw QP behind an id, for the stub. */
 struct ibv_qp *raw_qp(mrg_id *id);
 struct ibv_cq *raw_send_cq(mrg_id *id);

@@ -286,10 +286,8 @@ Test(borrow, ring_wraps_around_many_times, .init = setup_stub)
 
 Test(borrow, qp_destroyed_ends_all_and_late_completions_are_swallowed, .init = setup_stub)
 {
-    mrg_id *id = bound_id();
-    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
-    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
-    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_cq *cq;
+    mrg_id *id = polled_id(&cq);
     mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(mrg_post_recv(id, NULL, memory, 1, mr), 0);
@@ -317,10 +315,8 @@ Test(borrow, qp_destroyed_ends_all_and_late_completions_are_swallowed, .init = s
 
 Test(borrow, completions_that_are_not_ours_pass_untouched, .init = setup_stub)
 {
-    mrg_id *id = bound_id();
-    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
-    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
-    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_cq *cq;
+    mrg_id *id = polled_id(&cq);
     const uint64_t foreign[] = {0, 1, 0x7fff12345678, UINT64_MAX, (uintptr_t)id, (uintptr_t)cq};
     const int n = sizeof foreign / sizeof *foreign;
     for (int i = 0; i < n; i++)
@@ -387,10 +383,8 @@ Test(borrow, pollers_of_one_cq_lose_nothing, .init = setup_stub, .timeout = 60)
 /* Fewer than asked means that there are no more: places of late completions are filled again. */
 Test(borrow, poll_is_short_only_when_the_cq_is_empty, .init = setup_stub)
 {
-    mrg_id *id = bound_id();
-    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
-    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
-    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_cq *cq;
+    mrg_id *id = polled_id(&cq);
     mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
     struct ibv_cq *raw = raw_send_cq(id);
     for (uintptr_t i = 0; i < 6; i++) {
@@ -408,10 +402,8 @@ Test(borrow, poll_is_short_only_when_the_cq_is_empty, .init = setup_stub)
 /* Our own wr_id out of another QP's completion is not believed. */
 Test(borrow, completion_of_another_qp_ends_nothing, .init = setup_stub)
 {
-    mrg_id *id = bound_id();
-    mrg_cq *cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0);
-    mrg_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .cap = {8, 8, 1, 1, 0}};
-    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    mrg_cq *cq;
+    mrg_id *id = polled_id(&cq);
     mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
     cr_assert_eq(mrg_post_recv(id, NULL, memory, 1, mr), 0);
     stub_push(raw_send_cq(id), stub.last_wr_id, raw_qp(id)->qp_num + 1, IBV_WC_SUCCESS);
