@@ -353,7 +353,7 @@ static void *poll_until_done(void *arg)
 
 Test(borrow, pollers_of_one_cq_lose_nothing, .init = setup_stub, .timeout = 60)
 {
-    enum { COUNT = 200000, POLLERS = 3 };
+    enum { COUNT = 30000, POLLERS = 3 };
     mrg_id *id = bound_id();
     struct polling p = {.cq = mrg_create_cq(mrg_id_verbs(id), 64, NULL, NULL, 0), .left = COUNT};
     mrg_qp_init_attr attr = {.send_cq = p.cq, .recv_cq = p.cq, .cap = {32, 32, 1, 1, 0}};
