@@ -19,8 +19,9 @@ static char memory[65536];
 static mrg_id *ids[2]; /* live throughout; their QPs come and go */
 static mrg_cq *cq;
 static mrg_pd *pd;
-static mrg_mr *anchors[2];            /* one MR of each id that stays: no id can go */
-static _Atomic(mrg_mr *) mrs[SHARED]; /* anybody's to use and to release, gone or not */
+static _Atomic(mrg_cq *) passing_cqs[2]; /* come and go while they are polled */
+static mrg_mr *anchors[2];               /* one MR of each id that stays: no id can go */
+static _Atomic(mrg_mr *) mrs[SHARED];    /* anybody's to use and to release, gone or not */
 static atomic_bool over;
 static _Atomic long done, refused;
 
@@ -73,6 +74,22 @@ static void poll_some(void)
         must(wc[i].wr_id != 42, "a completion brings another wr_id");
 }
 
+static void replace_cq(unsigned int r)
+{
+    mrg_cq *made = mrg_create_cq(mrg_id_verbs(ids[0]), 16, NULL, NULL, 0);
+    must(!made, "mrg_create_cq");
+    mrg_cq *before = atomic_exchange(&passing_cqs[r & 1], made);
+    must(before && mrg_destroy_cq(before), "a CQ that only others poll was not destroyed");
+}
+
+/* None has a QP, so none has completions; a poll of one that is gone is refused. */
+static void poll_passing_cq(unsigned int r)
+{
+    struct ibv_wc wc;
+    mrg_cq *passing = atomic_load(&passing_cqs[r & 1]);
+    must(passing && mrg_poll_cq(passing, 1, &wc) > 0, "a completion out of nowhere");
+}
+
 static void flush(mrg_id *id)
 {
     mrg_destroy_qp(id);
@@ -106,8 +123,13 @@ static void act(unsigned int r)
         must(!mrg_dealloc_pd(pd), "a PD that its ids need was destroyed");
         break;
     case 8:
-    case 9:
         poll_some();
+        break;
+    case 9:
+        if (r >> 13 & 3)
+            poll_passing_cq(r >> 15);
+        else
+            replace_cq(r >> 15);
         break;
     case 10:
         mrg_post_recv(id, (void *)42, memory, 64, mr);
@@ -156,6 +178,8 @@ static void take_down(void)
     for (int i = 0; i < 2; i++)
         must(mrg_destroy_id(ids[i]), "mrg_destroy_id");
     must(mrg_destroy_cq(cq), "mrg_destroy_cq");
+    for (int i = 0; i < 2; i++)
+        must(passing_cqs[i] && mrg_destroy_cq(passing_cqs[i]), "mrg_destroy_cq");
     must(mrg_dealloc_pd(pd), "mrg_dealloc_pd");
     struct mrg_stats stats;
     mrg_stats(&stats);

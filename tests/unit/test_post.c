@@ -134,6 +134,9 @@ Test(post, inline_needs_no_mr_but_room)
     cr_expect_eq(mrg_post_write(w.id, NULL, memory, 32, NULL, IBV_SEND_INLINE, 0, 0), 0);
     expect_refused(mrg_post_send(w.id, NULL, memory, 33, NULL, IBV_SEND_INLINE), EMSGSIZE, "inline-too-long");
     expect_refused(mrg_post_send(w.id, NULL, memory, 33, w.mr, IBV_SEND_INLINE), EMSGSIZE, "inline-too-long");
+    mrg_mr *forged = (mrg_mr *)UINT64_C(0x7f0012fffff0);
+    expect_refused(mrg_post_send(w.id, NULL, memory, (size_t)5 << 30, forged, IBV_SEND_INLINE), EMSGSIZE,
+                   "length-truncated");
     stub.hold_sends = true;
     cr_expect_eq(mrg_post_send(w.id, NULL, memory, 8, w.mr, IBV_SEND_INLINE | IBV_SEND_SIGNALED), 0);
     end_world(&w); /* inline in flight borrows nothing */
