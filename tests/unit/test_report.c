@@ -317,6 +317,23 @@ Test(report, handler_may_call_the_library_from_anywhere, .timeout = 10)
     mrg_set_finding_handler(NULL, NULL); /* leaks are told at exit, when id is gone */
 }
 
+static void fail_again(const struct mrg_finding *finding, void *arg)
+{
+    (void)finding;
+    ++*(int *)arg;
+    mrg_dereg_mr(NULL);
+}
+
+Test(report, handler_is_not_handed_its_own_mistakes)
+{
+    int calls = 0;
+    mrg_set_finding_handler(fail_again, &calls);
+    expect_refused(mrg_destroy_id(NULL), EINVAL, "bad-argument");
+    cr_expect_eq(calls, 1);
+    cr_expect_str_eq(mrg_last_finding()->call, "mrg_destroy_id");
+    cr_expect_eq(mrg_finding_count("bad-argument"), 2);
+}
+
 Test(report, plain_function_records_its_caller)
 {
     setup_stub();
