@@ -1,6 +1,5 @@
 #include "registry.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
