@@ -13,6 +13,7 @@
 #define MRG_API_H
 
 #include <mrguard/cm.h>
+#include <mrguard/ibv.h>
 #include <mrguard/report.h>
 #include <mrguard/site.h>
 #include <mrguard/verbs.h>

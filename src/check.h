@@ -39,6 +39,14 @@ static inline bool range_within(uint64_t addr, uint64_t length, uint64_t start, 
     return addr >= start && addr - start <= size && length <= size - (addr - start);
 }
 
+/* A range of an MR that is used for what access names. */
+static inline enum rule check_range(uint64_t addr, uint64_t length, uint32_t access, const struct mr_facts *mr)
+{
+    if (!range_within(addr, length, mr->addr, mr->length))
+        return RULE_OUT_OF_RANGE;
+    return access & ~mr->access ? RULE_MISSING_ACCESS : RULE_NONE;
+}
+
 /* One SGE that is not inline, against its MR; mr NULL: it has none. */
 static inline enum rule check_sge(const struct sge_facts *sge, const struct mr_facts *mr)
 {
@@ -48,11 +56,7 @@ static inline enum rule check_sge(const struct sge_facts *sge, const struct mr_f
         return RULE_LENGTH_TRUNCATED;
     if (sge->pd != mr->pd)
         return RULE_WRONG_PD;
-    if (!range_within(sge->addr, sge->length, mr->addr, mr->length))
-        return RULE_OUT_OF_RANGE;
-    if (sge->access & ~mr->access)
-        return RULE_MISSING_ACCESS;
-    return RULE_NONE;
+    return check_range(sge->addr, sge->length, sge->access, mr);
 }
 
 /* All SGEs of a WR together: bytes in all, and whether they go inline into a QP that granted max_inline. */

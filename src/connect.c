@@ -138,9 +138,15 @@ static int connect_or_accept(mrg_id *id, struct rdma_conn_param *param,
         return -1;
     if (refuse_param(&c, param, here))
         return leave_connecting(&c, -1);
-    int result = say_stated(c.id, verb(id_of(c.id)->raw, param), before, here);
-    if (!result && id_of(c.id)->synchronous)
-        id_of(c.id)->connected = true;
+    struct id *of = id_of(c.id);
+    bool asked = of->asked;
+    int result = verb(of->raw, param);
+    if (!result)
+        of->asked = false;
+    if (!result && of->synchronous)
+        of->connected = true;
+    /* a peer that has withdrawn its request meanwhile is nobody's mistake here */
+    result = asked ? (result ? failed_below(errno) : 0) : say_stated(c.id, result, before, here);
     return leave_connecting(&c, result);
 }
 
@@ -163,7 +169,10 @@ API(int, mrg_reject, (mrg_id * id, const void *private_data, uint8_t length), (i
         return -1;
     if (!private_data && length)
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "private_data is NULL, length %u", length), leave_refused(slot);
-    return leave(slot, verbs.reject(id_of(slot)->raw, private_data, length));
+    int result = verbs.reject(id_of(slot)->raw, private_data, length);
+    if (!result)
+        id_of(slot)->asked = false;
+    return leave(slot, result);
 }
 
 /* On a synchronous id that is not connected rdma_disconnect would wait for an event that never comes. */
@@ -180,6 +189,16 @@ API(int, mrg_disconnect, (mrg_id * id), (id))
     if (result && connected)
         of->connected = true;
     return leave_connecting(&c, result);
+}
+
+API(int, mrg_reject_ece, (mrg_id * id, const void *private_data, uint8_t length), (id, private_data, length))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    if (!private_data && length)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "private_data is NULL, length %u", length), leave_refused(slot);
+    return leave(slot, verbs.reject_ece(id_of(slot)->raw, private_data, length));
 }
 
 API(int, mrg_establish, (mrg_id * id), (id))
@@ -203,4 +222,38 @@ API(int, mrg_set_option, (mrg_id * id, int level, int name, void *value, size_t 
     if (!value)
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "value is NULL"), leave_refused(slot);
     return leave(slot, verbs.set_option(id_of(slot)->raw, level, name, value, length));
+}
+
+/* What a QP of its own making needs to be brought to a state. librdmacm looks at the channel of a synchronous id too. */
+API(int, mrg_init_qp_attr, (mrg_id * id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask), (id, qp_attr, qp_attr_mask))
+{
+    struct slot *slot = enter_with_device(id, HERE);
+    if (!slot)
+        return -1;
+    if (!qp_attr || !qp_attr_mask)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "%s is NULL", qp_attr ? "qp_attr_mask" : "qp_attr"),
+               leave_refused(slot);
+    return leave_stated(slot, verbs.init_qp_attr(id_of(slot)->raw, qp_attr, qp_attr_mask),
+                        "does the id's state lead to the state that qp_attr asks for", HERE);
+}
+
+API(int, mrg_set_local_ece, (mrg_id * id, struct ibv_ece *ece), (id, ece))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    if (!ece)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "ece is NULL"), leave_refused(slot);
+    return leave_stated(slot, verbs.set_local_ece(id_of(slot)->raw, ece), "has the id a QP already, or no vendor",
+                        HERE);
+}
+
+API(int, mrg_get_remote_ece, (mrg_id * id, struct ibv_ece *ece), (id, ece))
+{
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return -1;
+    if (!ece)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "ece is NULL"), leave_refused(slot);
+    return leave_stated(slot, verbs.get_remote_ece(id_of(slot)->raw, ece), "has the id a QP already", HERE);
 }

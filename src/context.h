@@ -1,5 +1,6 @@
 /*
- * Contexts: one per open device, kept by its children, never handed out with a reference.
+ * Contexts: one per open device. Those of librdmacm are kept by their children and have no owner; those that a caller
+ * opened or adopted have references.
  *
  * librdmacm gives every id the default PD of its device and drops that PD, leaks and all, with the device's
  * last id. So we keep one PD of our own per device and put every id on it. The context also pins the device
@@ -13,7 +14,8 @@
 struct context {
     struct body base;
     struct ibv_context *raw;
-    struct ibv_context **pinned; /* what rdma_get_devices returned */
+    struct ibv_context **pinned; /* what rdma_get_devices returned; NULL: not librdmacm's */
+    bool opened;                 /* ours to close; neither: the caller's */
     token device_pd;             /* under the devices' lock; may name a PD that has gone */
     uint32_t next;               /* likewise: slot index of the next context */
 };
@@ -28,5 +30,11 @@ static inline struct context *context_of(const struct slot *slot)
  * The PD's token; 0 and errno.
  */
 token context_join_device_pd(struct slot *id, uint32_t edge, struct ibv_context *raw, const struct here *here);
+
+/* Likewise of the raw PD that an adopted id has: one PD for all that adopt it. */
+token context_join_adopted_pd(struct slot *id, uint32_t edge, struct ibv_pd *raw, const struct here *here);
+
+/* The context of a raw device that the caller keeps open: held, until object_exit. NULL and errno. */
+struct slot *context_enter_adopted(struct ibv_context *raw, const struct here *here);
 
 #endif

@@ -7,6 +7,8 @@
 #include "api.h"
 #include "comp_channel.h"
 #include "context.h"
+#include "device.h"
+#include "mw.h"
 #include "queue.h"
 #include "verbs.h"
 
@@ -31,7 +33,7 @@ static int cq_release(struct slot *slot)
     struct ibv_cq *raw = cq->raw;
     cq->raw = NULL;
     pthread_mutex_unlock(&cq->base.lock);
-    int error = raw ? verbs.destroy_cq(raw) : 0;
+    int error = raw ? device_answer(raw->context, verbs.destroy_cq(raw)) : 0;
     if (!error)
         return cq->own_channel ? verbs.destroy_comp_channel(cq->own_channel) : 0;
     pthread_mutex_lock(&cq->base.lock);
@@ -134,6 +136,8 @@ static int keep_current(struct ibv_wc *wc, int count, struct finished *finished)
     for (int i = 0; i < count; i++) {
         if (borrow_end(&wc[i], finished) == COMPLETION_LATE)
             continue;
+        if (wc[i].status == IBV_WC_SUCCESS && (wc[i].wc_flags & IBV_WC_WITH_INV))
+            mw_invalidated(wc[i].invalidated_rkey, finished);
         if (kept != i)
             wc[kept] = wc[i];
         kept++;
@@ -191,4 +195,23 @@ API(int, mrg_poll_cq, (mrg_cq * cq, int count, struct ibv_wc *wc), (cq, count, w
     if (got == CQ_GONE)
         return refuse_handle(cq, TYPE_CQ, HERE);
     return got < 0 ? failed_below(errno) : got;
+}
+
+API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
+{
+    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    if (!slot)
+        return -1;
+    if (cqe < 1)
+        return refuse(RULE_BAD_ARGUMENT, HERE, slot, "a CQ of %d entries", cqe), object_exit(slot), -1;
+    pthread_mutex_lock(&cq_of(slot)->base.lock);
+    int error = verbs.resize_cq(cq_of(slot)->raw, cqe);
+    pthread_mutex_unlock(&cq_of(slot)->base.lock);
+    return object_exit_with(slot, error);
+}
+
+API(struct ibv_cq *, mrg_cq_raw, (mrg_cq * cq), (cq))
+{
+    const struct slot *slot = slot_find(cq, TYPE_CQ);
+    return slot ? cq_of(slot)->raw : (refuse_handle(cq, TYPE_CQ, HERE), NULL);
 }

@@ -4,6 +4,8 @@
 
 #include "api.h"
 #include "id.h"
+#include "mr.h"
+#include "options.h"
 #include "verbs.h"
 
 /* What a passive id gives to the ids of its requests. The PD is referenced as long as the id lives. */
@@ -87,6 +89,7 @@ static int get_request(struct slot *listener, mrg_id **ret, const struct here *h
         object_abandon(slot);
         return failed_below(errno);
     }
+    id_of(slot)->asked = true;
     id_publish(slot, raw);
     take_event(id_of(slot));
     mrg_qp_init_attr attr = from->request_attr;
@@ -114,15 +117,63 @@ API(int, mrg_get_request, (mrg_id * listener, mrg_id **ret), (listener, ret))
     return result;
 }
 
+/* An MR goes from its id to the PD that it is on. */
+static void move_to_pd(struct slot *mr, struct slot *id)
+{
+    if (!object_parent(mr, TYPE_PD))
+        object_join(mr, MR_EDGE_PD, slot_token(slot_at(id_of(id)->device_pd)));
+    object_leave(mr, MR_EDGE_ID);
+}
+
+/*
+ * Raw verbs let an id go that has MRs, and so does the policy observe, which is that of adopted ids: they stay, on their
+ * PD, and are reported.
+ */
+static void leave_mrs(struct slot *id, const struct here *here)
+{
+    uint32_t left = 0;
+    struct slot *mr;
+    struct object_facts first = {0};
+    while ((mr = object_hold_child(id, TYPE_MR, NULL, NULL))) {
+        if (!left++)
+            first = object_facts(mr);
+        move_to_pd(mr, id);
+        object_exit(mr);
+    }
+    if (!left)
+        return;
+    char object[96], made[200];
+    object_print(object, sizeof object, &first);
+    site_print(made, sizeof made, first.site);
+    observe(RULE_LEAKED_MR, here, id, "%u MRs are left behind, the first %s made at %s", left, object, made);
+}
+
+static void observe_leaks(struct slot *slot, token t, const struct here *here)
+{
+    if ((options()->policy != POLICY_OBSERVE && !id_of(slot)->adopted) || !object_hold(slot, t))
+        return;
+    leave_mrs(slot, here);
+    object_exit(slot);
+}
+
+API(int, mrg_destroy_id, (mrg_id * id), (id))
+{
+    struct slot *slot = slot_find(id, TYPE_ID);
+    if (slot)
+        observe_leaks(slot, handle_token(id), HERE);
+    return object_destroy(id, TYPE_ID, HERE);
+}
+
 API(int, mrg_destroy_ep, (mrg_id * id), (id))
 {
     struct slot *slot = slot_find(id, TYPE_ID);
     token t = handle_token(id);
     if (!slot)
         return refuse_handle(id, TYPE_ID, HERE);
-    if (object_close(slot, t, 1U << TYPE_QP | 1U << TYPE_CQ, HERE))
+    observe_leaks(slot, t, HERE);
+    if (object_close(slot, t, 1U << TYPE_QP | 1U << TYPE_CQ | 1U << TYPE_SRQ, HERE))
         return -1;
-    if (id_destroy_qp(slot, HERE)) {
+    if (id_destroy_qp(slot, HERE) || id_destroy_srq(slot, HERE)) {
         object_reopen(slot, t);
         return -1;
     }

@@ -1,12 +1,14 @@
 /*
- * Connection events. An event is a child of the id that librdmacm counts it on, so an id with an event that is not
- * acknowledged cannot be destroyed, instead of hanging. A CONNECT_REQUEST is counted on the listener.
+ * Connection events. An event is a child of what librdmacm counts it on, so an id with an event that is not acknowledged
+ * cannot be destroyed, instead of hanging. A CONNECT_REQUEST is counted on the listener, a multicast event on the join.
  */
 #include <errno.h>
 
 #include "api.h"
 #include "channel.h"
+#include "device.h"
 #include "id.h"
+#include "multicast.h"
 #include "verbs.h"
 
 static int event_release(struct slot *slot)
@@ -22,28 +24,58 @@ static token id_token(const struct rdma_cm_id *raw)
     return handle_token(raw->context);
 }
 
-/* The id that a CONNECT_REQUEST brings; it inherits channel and context of its listener. */
-static struct slot *request_id(struct rdma_cm_event *raw, token channel, const char *site)
+static bool is_multicast(const struct rdma_cm_event *raw)
 {
-    struct slot *listener = slot_at(id_token(raw->listen_id));
-    return id_embryo(channel, id_of(listener)->context, &(struct here){site, "mrg_get_cm_event"});
+    return raw->event == RDMA_CM_EVENT_MULTICAST_JOIN || raw->event == RDMA_CM_EVENT_MULTICAST_ERROR;
 }
 
-/* Nobody can be told of this event: undo it, so that its id does not wait for it, and drop its new id. */
+/* What the event is counted on. Every join of ours has its token as its context. */
+static token counted_on(const struct rdma_cm_event *raw)
+{
+    if (raw->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+        return id_token(raw->listen_id);
+    return is_multicast(raw) ? handle_token(raw->param.ud.private_data) : id_token(raw->id);
+}
+
+/*
+ * Room for what the next event brings, made before it is got: an event that was got and cannot be handed out would be
+ * lost.
+ */
+struct room {
+    struct slot *event;
+    struct slot *id; /* for a CONNECT_REQUEST */
+};
+
+static void leave_room(struct room *room)
+{
+    if (room->event)
+        object_abandon(room->event);
+    if (room->id)
+        object_abandon(room->id);
+}
+
+static int make_room(struct room *room, token channel, const struct here *here)
+{
+    room->event = object_new(&event_class, here->site, NULL, 0);
+    if (!room->event)
+        return object_refuse_new(&event_class, here);
+    room->id = id_embryo(channel, NULL, here);
+    return room->id ? 0 : -1;
+}
+
+/* Nobody can be told of this event, since what it is counted on is being destroyed, and waits for it. */
 static void drop(struct rdma_cm_event *raw)
 {
-    int saved = errno;
     struct rdma_cm_id *child = raw->event == RDMA_CM_EVENT_CONNECT_REQUEST ? raw->id : NULL;
     verbs.ack_cm_event(raw);
     if (child)
         verbs.destroy_id(child);
-    errno = saved;
 }
 
 /*
  * What the event says is noted in its slot, where reading it is harmless whatever another thread does: the id of a
  * CONNECT_REQUEST may be destroyed before the event is acknowledged, and the raw event points to it. Connection and
- * datagram events keep private data at different places.
+ * datagram events keep private data at different places; a multicast event has the join's context there.
  */
 static void record(struct slot *slot, struct rdma_cm_event *raw)
 {
@@ -55,43 +87,41 @@ static void record(struct slot *slot, struct rdma_cm_event *raw)
     slot->hot.event.status = raw->status;
     slot->hot.event.data_length = datagram ? raw->param.ud.private_data_len : raw->param.conn.private_data_len;
     slot->hot.event.data = datagram ? raw->param.ud.private_data : raw->param.conn.private_data;
+    if (is_multicast(raw))
+        slot->hot.event.data = multicast_of(slot_at(counted_on(raw)))->context;
+    else if (!slot->hot.event.data_length)
+        slot->hot.event.data = NULL;
 }
 
-/* The event as an object. NULL: dropped, with errno ESTALE if only because its id is being destroyed. */
-static mrg_cm_event *event_new(struct rdma_cm_event *raw, token channel, const char *site)
+/* What the event changes in what we know of its id. The id it brings inherits channel and context of its listener. */
+static void note(struct rdma_cm_event *raw, struct room *room)
 {
-    bool request = raw->event == RDMA_CM_EVENT_CONNECT_REQUEST;
-    token id = id_token(request ? raw->listen_id : raw->id);
-    struct slot *slot = object_new(&event_class, site, &id, 1);
-    struct slot *child = slot && request ? request_id(raw, channel, site) : NULL;
-    if (!slot || (request && !child)) {
-        int error = errno;
-        drop(raw);
-        if (slot)
-            object_abandon(slot);
-        errno = error;
-        return NULL;
+    if (raw->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        id_of(room->id)->context = id_of(slot_at(id_token(raw->listen_id)))->context;
+        id_of(room->id)->asked = true;
+        id_publish(room->id, raw->id);
+        room->id = NULL;
     }
-    if (child)
-        id_publish(child, raw->id);
-    record(slot, raw);
     if (raw->event == RDMA_CM_EVENT_ESTABLISHED)
-        id_of(slot_at(id))->connected = true;
-    return object_publish(slot);
+        id_of(slot_at(id_token(raw->id)))->connected = true;
+    if (raw->event == RDMA_CM_EVENT_DEVICE_REMOVAL && raw->id->verbs)
+        device_removed(raw->id->verbs);
 }
 
-static int get_event(struct slot *channel, mrg_cm_event **ret, const struct here *here)
+static int get_event(struct slot *channel, mrg_cm_event **ret, struct room *room)
 {
     struct rdma_cm_event *raw;
-    mrg_cm_event *event;
-    do {
+    for (;;) {
         if (verbs.get_cm_event(channel_of(channel)->raw, &raw))
             return failed_below(errno);
-        event = event_new(raw, slot_token(channel), here->site);
-    } while (!event && errno == ESTALE);
-    if (!event)
-        return failed_below(errno);
-    *ret = event;
+        if (!object_join(room->event, 0, counted_on(raw)))
+            break;
+        drop(raw);
+    }
+    note(raw, room);
+    record(room->event, raw);
+    *ret = object_publish(room->event);
+    room->event = NULL;
     return 0;
 }
 
@@ -102,7 +132,9 @@ API(int, mrg_get_cm_event, (mrg_channel * channel, mrg_cm_event **ret), (channel
     struct slot *slot = object_enter(channel, TYPE_CHANNEL, HERE);
     if (!slot)
         return -1;
-    int result = get_event(slot, ret, HERE);
+    struct room room = {0};
+    int result = make_room(&room, slot_token(slot), HERE) ? -1 : get_event(slot, ret, &room);
+    leave_room(&room);
     object_exit(slot);
     return result;
 }
@@ -157,5 +189,33 @@ API(const void *, mrg_event_private_data, (mrg_cm_event * event, size_t *length)
     if (!length)
         return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL"), NULL;
     *length = facts.data_length;
-    return facts.data_length ? facts.data : NULL;
+    return facts.data;
+}
+
+/* The whole of what the event carries: held, since the raw event goes with the acknowledgement. */
+static struct slot *enter_for(mrg_cm_event *event, const void *ret, const struct here *here)
+{
+    if (!ret)
+        return refuse(RULE_BAD_ARGUMENT, here, NULL, "ret is NULL"), NULL;
+    return object_enter(event, TYPE_EVENT, here);
+}
+
+API(int, mrg_event_conn_param, (mrg_cm_event * event, struct rdma_conn_param *ret), (event, ret))
+{
+    struct slot *slot = enter_for(event, ret, HERE);
+    if (!slot)
+        return -1;
+    *ret = ((const struct rdma_cm_event *)slot->hot.raw)->param.conn;
+    object_exit(slot);
+    return 0;
+}
+
+API(int, mrg_event_ud_param, (mrg_cm_event * event, struct rdma_ud_param *ret), (event, ret))
+{
+    struct slot *slot = enter_for(event, ret, HERE);
+    if (!slot)
+        return -1;
+    *ret = ((const struct rdma_cm_event *)slot->hot.raw)->param.ud;
+    object_exit(slot);
+    return 0;
 }

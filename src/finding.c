@@ -236,6 +236,16 @@ int refuse_with(int error, enum rule rule, const struct here *here, const struct
     return -1;
 }
 
+void observe(enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
+{
+    int saved = errno;
+    va_list args;
+    va_start(args, format);
+    refuse_va(0, rule, here, object, format, args);
+    va_end(args);
+    errno = saved;
+}
+
 void finding_note(enum rule rule, const char *made, const char *format, ...)
 {
     int saved = errno;

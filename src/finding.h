@@ -27,6 +27,10 @@ int refuse(enum rule rule, const struct here *here, const struct slot *object, c
 int refuse_with(int error, enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Reports what a call did all the same, under the policy observe. errno stays as it is. */
+void observe(enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* Reports what is nobody's call: a leak at exit, a deferred release that failed. errno stays as it is. */
 void finding_note(enum rule rule, const char *made, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

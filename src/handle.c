@@ -22,11 +22,24 @@ static uint32_t free_slots[TYPE_COUNT];
 extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
 
 static const char *const type_names[TYPE_COUNT] = {
-    [TYPE_NONE] = "nothing", [TYPE_CHANNEL] = "event channel",
-    [TYPE_EVENT] = "event",  [TYPE_CONTEXT] = "context",
-    [TYPE_ID] = "id",        [TYPE_PD] = "PD",
-    [TYPE_MR] = "MR",        [TYPE_COMP_CHANNEL] = "completion channel",
-    [TYPE_CQ] = "CQ",        [TYPE_QP] = "QP",
+    [TYPE_NONE] = "nothing",
+    [TYPE_CHANNEL] = "event channel",
+    [TYPE_EVENT] = "event",
+    [TYPE_CONTEXT] = "context",
+    [TYPE_ID] = "id",
+    [TYPE_PD] = "PD",
+    [TYPE_MR] = "MR",
+    [TYPE_COMP_CHANNEL] = "completion channel",
+    [TYPE_CQ] = "CQ",
+    [TYPE_QP] = "QP",
+    [TYPE_SRQ] = "SRQ",
+    [TYPE_XRCD] = "XRC domain",
+    [TYPE_TD] = "thread domain",
+    [TYPE_AH] = "AH",
+    [TYPE_MW] = "MW",
+    [TYPE_MULTICAST] = "multicast join",
+    [TYPE_ASYNC_EVENT] = "asynchronous event",
+    [TYPE_BORROW] = "borrow",
     [TYPE_ANNEX] = "annex",
 };
 

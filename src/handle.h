@@ -41,7 +41,15 @@ enum type {
     TYPE_COMP_CHANNEL,
     TYPE_CQ,
     TYPE_QP,
-    TYPE_ANNEX, /* no object: see struct annex */
+    TYPE_SRQ,
+    TYPE_XRCD,
+    TYPE_TD,
+    TYPE_AH,
+    TYPE_MW,
+    TYPE_MULTICAST, /* a join; known by its address, not by a handle */
+    TYPE_ASYNC_EVENT,
+    TYPE_BORROW, /* an explicit one: those of WRs are counts */
+    TYPE_ANNEX,  /* no object: see struct annex */
     TYPE_COUNT
 };
 

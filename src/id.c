@@ -5,12 +5,17 @@
 #include "api.h"
 #include "channel.h"
 #include "context.h"
+#include "device.h"
 #include "pd.h"
 #include "verbs.h"
 
 static int id_release(struct slot *slot)
 {
-    return verbs.destroy_id(id_of(slot)->raw) ? errno : 0;
+    struct id *id = id_of(slot);
+    if (id->adopted)
+        return 0;
+    struct ibv_context *device = id->raw->verbs; /* the raw id is gone afterwards */
+    return verbs.destroy_id(id->raw) ? device_answer(device, errno) : 0;
 }
 
 static void id_gone(struct slot *slot)
@@ -34,8 +39,10 @@ struct slot *id_embryo(token channel, void *context, const struct here *here)
     id->synchronous = !channel;
     id->listening = false;
     id->changing = false;
+    id->asked = false;
     id->connected = false;
-    id->device_pd = id->registration_pd = id->qp = 0;
+    id->device_pd = id->registration_pd = id->qp = id->srq = 0;
+    id->adopted = false;
     id->cqs[0] = id->cqs[1] = 0;
     id->has_request_attr = false;
     id->request_pd = 0;
@@ -81,9 +88,18 @@ API(int, mrg_create_id, (mrg_channel * channel, mrg_id **ret, void *context, enu
     return result;
 }
 
-API(int, mrg_destroy_id, (mrg_id * id), (id))
+/* The raw id keeps its context, channel and QP: what is posted and polled there is the caller's own. */
+API(mrg_id *, mrg_adopt_id, (struct rdma_cm_id * raw), (raw))
 {
-    return object_destroy(id, TYPE_ID, HERE);
+    if (!raw)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "raw is NULL"), NULL;
+    struct slot *slot = id_embryo(0, raw->context, HERE);
+    if (!slot)
+        return NULL;
+    id_of(slot)->adopted = true;
+    id_of(slot)->synchronous = false;
+    id_of(slot)->raw = raw;
+    return object_publish(slot);
 }
 
 /* The device */
@@ -98,7 +114,8 @@ token id_device_pd(struct slot *slot, const struct here *here)
         return refuse(RULE_NO_PD, here, slot,
                       "the id has no device: it is not bound or resolved yet, or listens on any address"),
                0;
-    pd = context_join_device_pd(slot, ID_EDGE_DEVICE_PD, id->raw->verbs, here);
+    pd = id->adopted && id->raw->pd ? context_join_adopted_pd(slot, ID_EDGE_DEVICE_PD, id->raw->pd, here)
+                                    : context_join_device_pd(slot, ID_EDGE_DEVICE_PD, id->raw->verbs, here);
     if (pd && atomic_compare_exchange_strong(&id->device_pd, &none, pd)) {
         id->raw->pd = pd_of(slot_at(pd))->raw;
         none = 0;
@@ -176,13 +193,31 @@ API(mrg_channel *, mrg_id_channel, (mrg_id * id), (id))
     return channel ? slot_handle(channel) : NULL;
 }
 
-API(struct sockaddr *, mrg_id_local_addr, (mrg_id * id), (id))
+API(struct rdma_cm_id *, mrg_id_raw, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? found->raw : NULL;
+}
+
+API(uint16_t, mrg_get_src_port, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? rdma_get_src_port(found->raw) : 0;
+}
+
+API(uint16_t, mrg_get_dst_port, (mrg_id * id), (id))
+{
+    const struct id *found = look(id, HERE);
+    return found ? rdma_get_dst_port(found->raw) : 0;
+}
+
+API(struct sockaddr *, mrg_get_local_addr, (mrg_id * id), (id))
 {
     const struct id *found = look(id, HERE);
     return found ? rdma_get_local_addr(found->raw) : NULL;
 }
 
-API(struct sockaddr *, mrg_id_peer_addr, (mrg_id * id), (id))
+API(struct sockaddr *, mrg_get_peer_addr, (mrg_id * id), (id))
 {
     const struct id *found = look(id, HERE);
     return found ? rdma_get_peer_addr(found->raw) : NULL;

@@ -11,11 +11,14 @@ struct id {
     struct rdma_cm_id *raw;
     void *context;                 /* the caller's; raw->context is our own token */
     bool synchronous;              /* without an event channel: calls wait for their event */
+    bool adopted;                  /* the raw id is the caller's */
     atomic_bool listening;         /* requests may come */
     atomic_bool changing;          /* a thread is making or destroying its QP */
+    atomic_bool asked;             /* it came with a connection request, which is not answered */
     atomic_bool connected;         /* between ESTABLISHED and disconnect */
     _Atomic token device_pd;       /* 0: no device yet */
     _Atomic token qp;              /* 0: none */
+    _Atomic token srq;             /* made for the id; 0: none */
     _Atomic token registration_pd; /* the QP's PD, or the device's; 0: no device yet */
     _Atomic token cqs[2];          /* made for the QP, by queue; 0: none */
 
@@ -28,7 +31,7 @@ struct id {
     unsigned char private_data[UINT8_MAX];
 };
 
-/* The edges of an id. */
+/* The edges of an id. An adopted one has the PD that its raw id has. */
 enum { ID_EDGE_CHANNEL, ID_EDGE_DEVICE_PD };
 
 static inline struct id *id_of(const struct slot *slot)
@@ -58,8 +61,19 @@ static inline token id_registration_pd(mrg_id *handle, const struct here *here)
 /* The token of the id's QP; 0 and a finding. Lock-free. */
 token id_find_qp(mrg_id *id, const struct here *here);
 
-/* Makes or takes down the id's QP with its own CQs. The id is held. */
+/* What the id's receives are posted to: its SRQ or its QP. 0 and a finding. Lock-free. */
+token id_find_recv(mrg_id *id, const struct here *here);
+
+/*
+ * One thread at a time changes what an id has. No lock: a refusal runs the caller's handler of findings, which may
+ * come here again. begin: -1 and a finding where another thread is at it; end returns result.
+ */
+int id_change_begin(struct slot *slot, const struct here *here);
+int id_change_end(struct slot *slot, int result);
+
+/* Makes or takes down the id's QP with its own CQs, its SRQ. The id is held. */
 int id_create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here);
 int id_destroy_qp(struct slot *slot, const struct here *here);
+int id_destroy_srq(struct slot *slot, const struct here *here);
 
 #endif

@@ -15,7 +15,7 @@ static int migrate(struct slot *slot, struct slot *channel, const struct here *h
                            "an event of this id is not acknowledged: rdma_migrate_id would wait for it");
     if (verbs.migrate_id(id->raw, channel ? channel_of(channel)->raw : NULL))
         return failed_below(errno);
-    object_leave(slot, TYPE_CHANNEL);
+    object_leave(slot, ID_EDGE_CHANNEL);
     if (channel)
         object_join(slot, ID_EDGE_CHANNEL, slot_token(channel));
     id->synchronous = !channel;

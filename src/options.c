@@ -18,6 +18,8 @@ static bool parse_policy(struct options *o, const char *value)
         o->policy = POLICY_REFUSE;
     else if (!strcmp(value, "abort"))
         o->policy = POLICY_ABORT;
+    else if (!strcmp(value, "observe"))
+        o->policy = POLICY_OBSERVE;
     else
         return false;
     return true;

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-enum policy { POLICY_REFUSE, POLICY_ABORT };
+enum policy { POLICY_REFUSE, POLICY_ABORT, POLICY_OBSERVE };
 
 struct options {
     enum policy policy;

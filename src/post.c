@@ -1,136 +1,123 @@
-/*
- * Posting: find the queue, borrow the MRs, judge, hand to the device. The order of events is that of queue.h:
- * the judgement comes after the borrow, so what was judged cannot change before the device has it.
- */
-#include <errno.h>
-#include <inttypes.h>
+#include "post.h"
 
+#include <errno.h>
+
+#include "ah.h"
 #include "api.h"
-#include "id.h"
+#include "judge.h"
 #include "mr.h"
-#include "queue.h"
-#include "remote.h"
+#include "mw.h"
+#include "options.h"
+#include "srq.h"
 #include "verbs.h"
 
-#define SEND_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
-
-/* One WR as the caller asks for it. */
-struct ask {
-    void *context;
-    const mrg_sge *sgl;
-    int count;
-    int flags;
-    enum ibv_wr_opcode opcode;
-    uint32_t access; /* what the device does to the local memory */
-    uint64_t remote_addr;
-    uint32_t rkey;
+/* A post under way; the queue is locked from open to close. */
+struct post {
+    struct slot *slot; /* a QP, or an SRQ */
+    struct queues *queues;
+    struct queue *queue;
+    const struct here *here;
+    struct verdict verdict; /* of the first WR in which a rule is broken */
+    struct work work;       /* that WR */
+    enum begin begun;
+    int piece;
 };
 
-static bool is_inline(const struct ask *ask)
+static bool post_open(struct post *post, token owner, int which, const struct here *here)
 {
-    return ask->flags & IBV_SEND_INLINE;
+    struct slot *slot = slot_at(owner);
+    post->slot = slot;
+    post->queues = queues_of(slot);
+    post->queue = &post->queues->at[which];
+    post->here = here;
+    post->verdict.rule = RULE_NONE;
+    post->begun = borrow_open(post->queue, owner);
+    return post->begun == BEGIN_OK;
 }
 
-/* Refusals. They run after the queue is let go; handles are looked at anew, for words only. */
-
-static const struct slot *piece_slot(const mrg_sge *piece)
+/* Under the policy observe such a WR is posted all the same, and reported. */
+static bool observable(enum rule rule)
 {
-    return piece->mr ? slot_find(piece->mr, TYPE_MR) : NULL;
+    return rule == RULE_UNREGISTERED_POST || rule == RULE_OUT_OF_RANGE || rule == RULE_LENGTH_TRUNCATED ||
+           rule == RULE_WRONG_PD || rule == RULE_MISSING_ACCESS || rule == RULE_INLINE_TOO_LONG;
 }
 
-#define NEAR (UINT64_C(1) << 30)
-
-static int refuse_range(const struct here *here, const mrg_sge *piece, const struct slot *mr)
+/* One more WR: whether it may be posted. */
+static bool post_begin(struct post *post, const struct work *work)
 {
-    uint64_t addr = (uintptr_t)piece->addr, start = mr->hot.addr, size = mr->hot.length;
-    if (addr < start ? start - addr > NEAR : addr - start > size && addr - start - size > NEAR)
-        return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p are nowhere near the MR: is it another buffer's?",
-                      piece->length, piece->addr);
-    if (addr < start)
-        return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p begin %" PRIu64 " bytes before the MR",
-                      piece->length, piece->addr, start - addr);
-    uint64_t beyond =
-        addr - start > size ? addr - start - size + piece->length : piece->length - (size - (addr - start));
-    return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p reach %" PRIu64 " byte%s beyond the MR", piece->length,
-                  piece->addr, beyond, beyond == 1 ? "" : "s");
+    post->begun = work->malformed ? BEGIN_OK : borrow_begin(post->queue, &work->wr, &post->piece);
+    struct verdict verdict = post->begun == BEGIN_OK ? judge(work, post->queues, post->slot) : (struct verdict){0};
+    if (__builtin_expect(post->begun == BEGIN_OK && verdict.rule == RULE_NONE, 1))
+        return true;
+    bool observed = post->begun == BEGIN_OK && options()->policy == POLICY_OBSERVE && observable(verdict.rule);
+    if (post->verdict.rule == RULE_NONE || !observed) {
+        post->verdict = verdict;
+        post->work = *work;
+    }
+    return observed;
 }
 
-static int refuse_piece(enum rule rule, const struct here *here, const mrg_sge *piece)
+/* Refusals, with the queue let go. */
+
+static int refuse_stale(const struct post *post)
 {
-    const struct slot *mr = piece_slot(piece);
-    if (rule == RULE_OUT_OF_RANGE && !mr) /* it went meanwhile */
-        rule = RULE_STALE_HANDLE;
-    switch (rule) {
-    case RULE_UNREGISTERED_POST:
-        return refuse(rule, here, NULL, "%zu bytes at %p come without an MR", piece->length, piece->addr);
-    case RULE_LENGTH_TRUNCATED:
-        return refuse(rule, here, mr, "%zu bytes do not fit the 32-bit length of an SGE", piece->length);
-    case RULE_WRONG_PD:
-        return refuse(rule, here, mr, "the MR is on another PD than the QP");
-    case RULE_OUT_OF_RANGE:
-        return refuse_range(here, piece, mr);
-    case RULE_MISSING_ACCESS:
-        return refuse(rule, here, mr, "the device would write into an MR registered without IBV_ACCESS_LOCAL_WRITE");
+    const struct wr *wr = &post->work.wr;
+    if (post->piece < wr->count)
+        return refuse_handle(wr->sgl[post->piece].mr, TYPE_MR, post->here);
+    token also = wr->also[post->piece - wr->count];
+    const mrg_send_wr *send = post->work.send;
+    bool window = send->opcode == IBV_WR_BIND_MW || send->opcode == IBV_WR_LOCAL_INV;
+    enum type type = !window ? TYPE_AH : post->piece == wr->count ? TYPE_MW : TYPE_MR;
+    return refuse_handle((void *)(uintptr_t)also, type, post->here);
+}
+
+static int refuse_post(const struct post *post)
+{
+    switch (post->begun) {
+    case BEGIN_CLOSED:
+        return refuse(RULE_STALE_HANDLE, post->here, NULL, "another thread is destroying the %s",
+                      type_name(slot_type(post->slot)));
+    case BEGIN_FULL:
+        return failed_below(ENOMEM);
+    case BEGIN_STALE:
+        return refuse_stale(post);
+    case BEGIN_TOO_MANY:
+        return refuse(RULE_BAD_ARGUMENT, post->here, NULL, "%d pieces, where the queue was granted %u",
+                      post->work.wr.count, post->queue->max_sge);
     default:
-        return refuse_handle(piece->mr, TYPE_MR, here);
+        return refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
     }
 }
 
-static int refuse_message(enum rule rule, const struct here *here, uint64_t bytes, const struct qp *qp)
+static int refuse_unlocked(struct post *post)
 {
-    if (rule == RULE_INLINE_TOO_LONG)
-        return refuse(rule, here, NULL, "%" PRIu64 " bytes inline, where the QP was granted %" PRIu32, bytes,
-                      qp->max_inline);
-    return refuse(rule, here, NULL, "%" PRIu64 " bytes in one WR, where a message holds 2 GiB", bytes);
+    borrow_close(post->queue, 0);
+    return refuse_post(post);
 }
 
-/* Judgement */
-
-struct verdict {
-    enum rule rule;
-    int piece; /* -1: the message as a whole */
-    uint64_t bytes;
-};
-
-static enum rule judge_piece(const struct ask *ask, const mrg_sge *piece, uint32_t pd)
+/* The chain is with the device, or as much of it as the device took. */
+static int post_close(struct post *post, int error, bool early)
 {
-    if (!piece->length || is_inline(ask))
-        return piece->length > UINT32_MAX ? RULE_LENGTH_TRUNCATED : RULE_NONE;
-    struct sge_facts sge = {(uintptr_t)piece->addr, piece->length, ask->access, pd};
-    if (!piece->mr)
-        return check_sge(&sge, NULL);
-    struct mr_facts mr = mr_facts(slot_at(handle_token(piece->mr)));
-    return check_sge(&sge, &mr);
+    if (post->verdict.rule != RULE_NONE)
+        refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
+    if (error == EINVAL && early)
+        return refuse(RULE_WRONG_STATE, post->here, post->slot, "the QP is not connected yet, so it takes no such WR");
+    return error ? failed_below(error) : 0;
 }
 
-static struct verdict judge(const struct ask *ask, const struct qp *qp)
-{
-    struct verdict verdict = {.piece = -1};
-    for (int i = 0; i < ask->count; i++) {
-        verdict.rule = judge_piece(ask, &ask->sgl[i], qp->pd);
-        if (verdict.rule != RULE_NONE) {
-            verdict.piece = i;
-            return verdict;
-        }
-        verdict.bytes += ask->sgl[i].length;
-    }
-    verdict.rule = check_message(verdict.bytes, is_inline(ask), qp->max_inline);
-    return verdict;
-}
+/* To the device, in groups. The queue is locked: its sges are ours for the moment. */
 
-/* To the device. The queue is locked: its sges are ours for the moment. */
-
-static int fill(struct ibv_sge *sges, const struct ask *ask)
+static int fill(struct ibv_sge *sges, const mrg_sge *sgl, int count, bool is_inline)
 {
     int filled = 0;
-    for (int i = 0; i < ask->count; i++) {
-        const mrg_sge *piece = &ask->sgl[i];
+    for (int i = 0; i < count; i++) {
+        const mrg_sge *piece = &sgl[i];
         if (!piece->length)
             continue;
         sges[filled++] = (struct ibv_sge){
             .addr = (uintptr_t)piece->addr,
             .length = (uint32_t)piece->length,
-            .lkey = is_inline(ask) || !piece->mr
+            .lkey = is_inline || !piece->mr
                         ? 0
                         : atomic_load_explicit(&slot_at(handle_token(piece->mr))->hot.lkey, memory_order_relaxed),
         };
@@ -138,167 +125,223 @@ static int fill(struct ibv_sge *sges, const struct ask *ask)
     return filled;
 }
 
-static int hand_send(struct qp *qp, const struct ask *ask, uint64_t wr_id, struct ibv_sge *sges)
+static void fill_bind(struct ibv_mw_bind_info *raw, const mrg_mw_bind_info *bind)
 {
-    struct ibv_send_wr *bad;
-    struct ibv_send_wr wr = {
-        .wr_id = wr_id,
-        .sg_list = sges,
-        .num_sge = fill(sges, ask),
-        .opcode = ask->opcode,
-        .send_flags = (unsigned int)ask->flags,
-        .wr.rdma = {ask->remote_addr, ask->rkey},
+    *raw = (struct ibv_mw_bind_info){
+        .mr = bind->mr ? slot_at(handle_token(bind->mr))->hot.raw : NULL,
+        .addr = bind->addr,
+        .length = bind->length,
+        .mw_access_flags = bind->mw_access_flags,
     };
-    return verbs.post_send(qp->raw, &wr, &bad);
 }
 
-static int hand_recv(struct qp *qp, const struct ask *ask, uint64_t wr_id, struct ibv_sge *sges)
+/* What only some opcodes and QPs have. */
+static void fill_special(struct ibv_send_wr *raw, const mrg_send_wr *wr, const struct qp *qp)
 {
-    struct ibv_recv_wr *bad;
-    struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = sges, .num_sge = fill(sges, ask)};
-    return verbs.post_recv(qp->raw, &wr, &bad);
-}
-
-static int refuse_begin(enum begin why, const struct ask *ask, int piece, const struct here *here)
-{
-    if (why == BEGIN_FULL)
-        return failed_below(ENOMEM);
-    if (why == BEGIN_STALE)
-        return refuse_handle(ask->sgl[piece].mr, TYPE_MR, here);
-    if (why == BEGIN_TOO_MANY)
-        return refuse(RULE_BAD_ARGUMENT, here, NULL, "%d pieces, where the QP was granted %d", ask->count, piece);
-    return refuse(RULE_STALE_HANDLE, here, NULL, "another thread is destroying the QP");
-}
-
-static int post(token t, int which, const struct ask *ask, const struct here *here)
-{
-    struct slot *slot = slot_at(t);
-    struct qp *qp = qp_of(slot);
-    struct queue *queue = &qp->queues[which];
-    struct wr wr = {(uintptr_t)ask->context, ask->sgl, ask->count, .borrows = !is_inline(ask)};
-    uint64_t wr_id;
-    int piece;
-    enum begin begun = borrow_begin(queue, t, &wr, &wr_id, &piece);
-    if (begun != BEGIN_OK)
-        return refuse_begin(begun, ask, piece, here);
-    struct verdict verdict = judge(ask, qp);
-    if (verdict.rule != RULE_NONE) {
-        borrow_withdraw(queue);
-        return verdict.piece < 0 ? refuse_message(verdict.rule, here, verdict.bytes, qp)
-                                 : refuse_piece(verdict.rule, here, &ask->sgl[verdict.piece]);
+    if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        raw->wr.atomic.remote_addr = wr->wr.atomic.remote_addr;
+        raw->wr.atomic.compare_add = wr->wr.atomic.compare_add;
+        raw->wr.atomic.swap = wr->wr.atomic.swap;
+        raw->wr.atomic.rkey = wr->wr.atomic.rkey;
+    } else if (qp->raw->qp_type == IBV_QPT_UD) {
+        raw->wr.ud.ah = ah_of(slot_at(handle_token(wr->wr.ud.ah)))->raw;
+        raw->wr.ud.remote_qpn = wr->wr.ud.remote_qpn;
+        raw->wr.ud.remote_qkey = wr->wr.ud.remote_qkey;
+    } else {
+        raw->wr.rdma.remote_addr = wr->wr.rdma.remote_addr;
+        raw->wr.rdma.rkey = wr->wr.rdma.rkey;
     }
-    int error = which == SEND_QUEUE ? hand_send(qp, ask, wr_id, queue->sges) : hand_recv(qp, ask, wr_id, queue->sges);
-    if (!error) {
-        borrow_commit(queue);
-        return 0;
+    raw->qp_type.xrc.remote_srqn = wr->qp_type.xrc.remote_srqn;
+    if (wr->opcode == IBV_WR_BIND_MW) {
+        raw->bind_mw.mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->raw;
+        raw->bind_mw.rkey = wr->bind_mw.rkey;
+        fill_bind(&raw->bind_mw.bind_info, &wr->bind_mw.bind_info);
     }
-    bool early = qp->raw->state < (which == SEND_QUEUE ? IBV_QPS_RTS : IBV_QPS_INIT);
-    borrow_withdraw(queue);
-    if (error == EINVAL && early)
-        return refuse(RULE_WRONG_STATE, here, slot, "the QP is not connected yet, so it takes no such WR");
-    return failed_below(error);
+    raw->imm_data = wr->imm_data;
+    if (wr->opcode == IBV_WR_LOCAL_INV)
+        raw->invalidate_rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->rkey;
 }
 
-static int post_to(mrg_id *id, int which, const struct ask *ask, const struct here *here)
+static void fill_send(struct ibv_send_wr *raw, struct ibv_sge *sges, const mrg_send_wr *wr, const struct qp *qp)
 {
-    token qp = id_find_qp(id, here);
-    if (!qp)
-        return -1;
-    const struct slot *slot = slot_at(qp);
-    if ((unsigned int)ask->flags & ~SEND_FLAGS)
-        return refuse(RULE_BAD_ARGUMENT, here, slot, "flags 0x%x have bits that a post does not know", ask->flags);
-    if (ask->count < 0 || (ask->count && !ask->sgl))
-        return refuse(RULE_BAD_ARGUMENT, here, slot, "%d pieces at %p", ask->count, (const void *)ask->sgl);
-    return post(qp, which, ask, here);
+    raw->next = NULL;
+    raw->sg_list = sges;
+    raw->num_sge = fill(sges, wr->sg_list, wr->num_sge, wr->send_flags & IBV_SEND_INLINE);
+    raw->opcode = wr->opcode;
+    raw->send_flags = wr->send_flags;
+    fill_special(raw, wr, qp);
 }
 
-/* The calls */
+/* A device takes a chain up to the first WR that it refuses, which it names: how many it took of n. */
+#define TAKEN(error, raw, bad, n) \
+    (!(error) ? (n) : (bad) >= (raw) && (bad) < (raw) + (n) ? (uint64_t)((bad) - (raw)) : 0)
 
-API(int, mrg_post_recvv, (mrg_id * id, void *context, const mrg_sge *sgl, int nsge), (id, context, sgl, nsge))
+static int hand_sends(struct post *post, const mrg_send_wr *wr, uint64_t *posted)
 {
-    struct ask ask = {context, sgl, nsge, .access = IBV_ACCESS_LOCAL_WRITE};
-    return post_to(id, RECV_QUEUE, &ask, HERE);
+    const struct qp *qp = qp_of(post->slot);
+    struct ibv_send_wr raw[GROUP];
+    int error = 0;
+    while (wr && !error) {
+        uint64_t n = 0;
+        for (; wr && n < GROUP; wr = wr->next, n++) {
+            fill_send(&raw[n], &post->queue->sges[n * post->queue->max_sge], wr, qp);
+            raw[n].wr_id = borrow_wr_id(post->queue, *posted + n);
+            if (n)
+                raw[n - 1].next = &raw[n];
+        }
+        struct ibv_send_wr *bad = NULL;
+        error = verbs.post_send(qp->raw, raw, &bad);
+        *posted += TAKEN(error, raw, bad, n);
+    }
+    return error;
 }
 
-API(int, mrg_post_sendv, (mrg_id * id, void *context, const mrg_sge *sgl, int nsge, int flags),
-    (id, context, sgl, nsge, flags))
+static int hand_recvs(struct post *post, const mrg_recv_wr *wr, uint64_t *posted)
 {
-    struct ask ask = {context, sgl, nsge, flags, IBV_WR_SEND, 0, 0, 0};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    bool shared = slot_type(post->slot) == TYPE_SRQ;
+    struct ibv_recv_wr raw[GROUP];
+    int error = 0;
+    while (wr && !error) {
+        uint64_t n = 0;
+        for (; wr && n < GROUP; wr = wr->next, n++) {
+            struct ibv_sge *sges = &post->queue->sges[n * post->queue->max_sge];
+            raw[n].wr_id = borrow_wr_id(post->queue, *posted + n);
+            raw[n].next = NULL;
+            raw[n].sg_list = sges;
+            raw[n].num_sge = fill(sges, wr->sg_list, wr->num_sge, false);
+            if (n)
+                raw[n - 1].next = &raw[n];
+        }
+        struct ibv_recv_wr *bad = NULL;
+        error = shared ? verbs.post_srq_recv(srq_of(post->slot)->raw, raw, &bad)
+                       : verbs.post_recv(qp_of(post->slot)->raw, raw, &bad);
+        *posted += TAKEN(error, raw, bad, n);
+    }
+    return error;
 }
 
-API(int, mrg_post_readv,
-    (mrg_id * id, void *context, const mrg_sge *sgl, int nsge, int flags, uint64_t remote_addr, uint32_t rkey),
-    (id, context, sgl, nsge, flags, remote_addr, rkey))
+/* Windows: marked before their WR is posted, and changed, or not, with it. */
+
+static bool changes_window(const mrg_send_wr *wr)
 {
-    struct ask ask = {context, sgl, nsge, flags, IBV_WR_RDMA_READ, IBV_ACCESS_LOCAL_WRITE, remote_addr, rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    return __builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0);
 }
 
-API(int, mrg_post_writev,
-    (mrg_id * id, void *context, const mrg_sge *sgl, int nsge, int flags, uint64_t remote_addr, uint32_t rkey),
-    (id, context, sgl, nsge, flags, remote_addr, rkey))
+static token window_to(const mrg_send_wr *wr)
 {
-    struct ask ask = {context, sgl, nsge, flags, IBV_WR_RDMA_WRITE, 0, remote_addr, rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    return wr->opcode == IBV_WR_BIND_MW ? handle_token(wr->bind_mw.bind_info.mr) : 0;
 }
 
-API(int, mrg_post_recv, (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr),
-    (id, context, addr, length, mr))
+static bool windows_begin(struct post *post, const mrg_send_wr *wr)
 {
-    mrg_sge sge = {addr, length, mr};
-    struct ask ask = {context, &sge, 1, .access = IBV_ACCESS_LOCAL_WRITE};
-    return post_to(id, RECV_QUEUE, &ask, HERE);
+    if (!changes_window(wr) || mw_change_begin(slot_at(handle_token(wr->bind_mw.mw)), window_to(wr)))
+        return true;
+    post->verdict = (struct verdict){RULE_WRONG_STATE, -1, 0, "another WR that binds this MW is being posted"};
+    post->work.send = wr;
+    return false;
 }
 
-API(int, mrg_post_send, (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags),
-    (id, context, addr, length, mr, flags))
+/* From first up to end, the first posted of them were. */
+static void windows_end(const mrg_send_wr *first, const mrg_send_wr *end, uint64_t posted)
 {
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    struct ask ask = {context, &sge, 1, flags, IBV_WR_SEND, 0, 0, 0};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    for (const mrg_send_wr *wr = first; wr != end; wr = wr->next) {
+        bool done = posted > 0;
+        posted -= done;
+        if (!changes_window(wr))
+            continue;
+        struct slot *mw = slot_at(handle_token(wr->bind_mw.mw));
+        if (done)
+            mw_change_done(mw, window_to(wr), wr->bind_mw.rkey);
+        else
+            mw_change_undone(mw, window_to(wr));
+    }
 }
 
-API(int, mrg_post_read,
-    (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr, int flags, uint64_t remote_addr, uint32_t rkey),
-    (id, context, addr, length, mr, flags, remote_addr, rkey))
+/* Chains */
+
+static const mrg_send_wr *nth_send(const mrg_send_wr *wr, uint64_t n)
 {
-    mrg_sge sge = {addr, length, mr};
-    struct ask ask = {context, &sge, 1, flags, IBV_WR_RDMA_READ, IBV_ACCESS_LOCAL_WRITE, remote_addr, rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    while (n--)
+        wr = wr->next;
+    return wr;
 }
 
-API(int, mrg_post_write,
-    (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags, uint64_t remote_addr,
-     uint32_t rkey),
-    (id, context, addr, length, mr, flags, remote_addr, rkey))
+static const mrg_recv_wr *nth_recv(const mrg_recv_wr *wr, uint64_t n)
 {
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    struct ask ask = {context, &sge, 1, flags, IBV_WR_RDMA_WRITE, 0, remote_addr, rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    while (n--)
+        wr = wr->next;
+    return wr;
 }
 
-API(int, mrg_post_read_from,
-    (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
-     uint64_t offset),
-    (id, context, addr, length, mr, flags, remote, offset))
+int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, const struct here *here)
 {
-    if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_READ, HERE))
-        return -1;
-    mrg_sge sge = {addr, length, mr};
-    struct ask ask = {context,     &sge, 1, flags, IBV_WR_RDMA_READ, IBV_ACCESS_LOCAL_WRITE, remote->addr + offset,
-                      remote->rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    struct post post;
+    struct work work;
+    const mrg_send_wr *wr = first;
+    *bad = first;
+    if (!post_open(&post, owner, SEND_QUEUE, here))
+        return refuse_post(&post);
+    const struct qp *qp = qp_of(post.slot);
+    do {
+        work_of_send(&work, qp, wr);
+        if (!post_begin(&post, &work) || !windows_begin(&post, wr)) {
+            *bad = wr;
+            windows_end(first, wr, 0);
+            return refuse_unlocked(&post);
+        }
+    } while ((wr = wr->next));
+    uint64_t posted = 0;
+    int error = hand_sends(&post, first, &posted);
+    bool early = qp->raw->state < IBV_QPS_RTS;
+    *bad = nth_send(first, posted);
+    windows_end(first, NULL, posted);
+    borrow_close(post.queue, posted);
+    return post_close(&post, error, early);
 }
 
-API(int, mrg_post_write_to,
-    (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags, const mrg_remote *remote,
-     uint64_t offset),
-    (id, context, addr, length, mr, flags, remote, offset))
+int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, const struct here *here)
 {
-    if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_WRITE, HERE))
-        return -1;
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    struct ask ask = {context, &sge, 1, flags, IBV_WR_RDMA_WRITE, 0, remote->addr + offset, remote->rkey};
-    return post_to(id, SEND_QUEUE, &ask, HERE);
+    struct post post;
+    struct work work;
+    const mrg_recv_wr *wr = first;
+    *bad = first;
+    if (!post_open(&post, owner, RECV_QUEUE, here))
+        return refuse_post(&post);
+    do {
+        work_of_recv(&work, wr);
+        if (!post_begin(&post, &work)) {
+            *bad = wr;
+            return refuse_unlocked(&post);
+        }
+    } while ((wr = wr->next));
+    uint64_t posted = 0;
+    int error = hand_recvs(&post, first, &posted);
+    bool early = slot_type(post.slot) == TYPE_QP && qp_of(post.slot)->raw->state < IBV_QPS_INIT;
+    *bad = nth_recv(first, posted);
+    borrow_close(post.queue, posted);
+    return post_close(&post, error, early);
+}
+
+/* libibverbs posts the bind of a window of type 1 itself, and answers with the window's new key. */
+int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
+{
+    struct post post;
+    struct work work;
+    if (!post_open(&post, owner, SEND_QUEUE, here))
+        return refuse_post(&post);
+    const struct qp *qp = qp_of(post.slot);
+    work_of_send(&work, qp, wr);
+    work.type_1 = true;
+    if (!post_begin(&post, &work) || !windows_begin(&post, wr))
+        return refuse_unlocked(&post);
+    struct mw *mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)));
+    struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, 0), .send_flags = wr->send_flags};
+    fill_bind(&raw.bind_info, &wr->bind_mw.bind_info);
+    int error = verbs.bind_mw(qp->raw, mw->raw, &raw);
+    mrg_send_wr done = *wr;
+    done.next = NULL;
+    done.bind_mw.rkey = mw->raw->rkey;
+    windows_end(&done, NULL, !error);
+    borrow_close(post.queue, !error);
+    return post_close(&post, error, qp->raw->state < IBV_QPS_RTS);
 }

@@ -17,10 +17,20 @@ uint64_t queue_late_completions(void)
     return atomic_load_explicit(&late_completions, memory_order_relaxed);
 }
 
-static token queue_name(const struct slot *qp, int which)
+/* Making and unmaking */
+
+void queues_prepare(struct queues *queues)
 {
-    uint64_t generation = token_generation(slot_token(qp)) & GENERATION_MASK;
-    return token_base(TYPE_QP) | generation << GENERATION_SHIFT | (token)which << RECV_SHIFT | slot_index(qp);
+    for (int i = 0; !queues->ready && i < QUEUES; i++)
+        pthread_mutex_init(&queues->at[i].lock, NULL);
+    queues->ready = true;
+}
+
+static token queue_name(const struct slot *owner, int which)
+{
+    uint64_t generation = token_generation(slot_token(owner)) & GENERATION_MASK;
+    return token_base(slot_type(owner)) | generation << GENERATION_SHIFT | (token)which << RECV_SHIFT |
+           slot_index(owner);
 }
 
 static uint64_t ring_size(uint32_t depth)
@@ -31,34 +41,53 @@ static uint64_t ring_size(uint32_t depth)
     return size;
 }
 
-int queue_open(struct queue *queue, const struct slot *qp, int which, uint32_t qp_num, uint32_t depth, uint32_t max_sge)
+static void free_ring(struct queue *queue)
 {
-    uint64_t size = ring_size(depth);
-    if (size > RECORD_MASK)
+    free(queue->records);
+    free(queue->borrows);
+    free(queue->order);
+    free(queue->sges);
+    queue->records = NULL;
+    queue->borrows = NULL;
+    queue->order = NULL;
+    queue->sges = NULL;
+}
+
+/* The ring of a queue that nobody posts to yet. Late completions look at it under the lock: the name is not theirs. */
+static int make_ring(struct queue *queue, const struct queue_size *size)
+{
+    uint64_t records = ring_size(size->depth);
+    uint32_t max_sge = size->max_sge ? size->max_sge : 1;
+    if (records > RECORD_MASK)
         return errno = ENOMEM, -1;
-    max_sge = max_sge ? max_sge : 1;
-    struct record *records = calloc(size, sizeof *records);
-    uint32_t *borrows = calloc(size * max_sge, sizeof *borrows);
-    struct ibv_sge *sges = calloc(max_sge, sizeof *sges);
-    if (!records || !borrows || !sges) {
-        free(records);
-        free(borrows);
-        free(sges);
+    queue->records = calloc(records, sizeof *queue->records);
+    queue->borrows = calloc(records * (max_sge + ALSO_MAX), sizeof *queue->borrows);
+    queue->order = size->in_order ? NULL : calloc(records, sizeof *queue->order);
+    queue->sges = calloc((size_t)GROUP * max_sge, sizeof *queue->sges);
+    if (!queue->records || !queue->borrows || (!size->in_order && !queue->order) || !queue->sges) {
+        free_ring(queue);
         return errno = ENOMEM, -1;
     }
-    pthread_mutex_lock(&queue->lock);
-    queue->open = true;
-    queue->qp_num = qp_num;
-    queue->qp = slot_token(qp);
-    queue->name = queue_name(qp, which);
-    queue->head = queue->tail = 0;
-    queue->mask = size - 1;
+    for (uint32_t i = 0; !size->in_order && i < records; i++)
+        queue->order[i] = i;
+    queue->mask = records - 1;
     queue->max_sge = max_sge;
-    queue->records = records;
-    queue->borrows = borrows;
-    queue->sges = sges;
-    pthread_mutex_unlock(&queue->lock);
     return 0;
+}
+
+int queue_open(struct queue *queue, const struct slot *owner, int which, uint32_t qp_num, const struct queue_size *size)
+{
+    pthread_mutex_lock(&queue->lock);
+    int result = make_ring(queue, size);
+    if (!result) {
+        queue->open = true;
+        queue->qp_num = qp_num;
+        queue->owner = slot_token(owner);
+        queue->name = queue_name(owner, which);
+        queue->head = queue->tail = queue->begun = 0;
+    }
+    pthread_mutex_unlock(&queue->lock);
+    return result;
 }
 
 static void set_open(struct queue *queue, bool open)
@@ -75,134 +104,193 @@ void queue_shut(struct queue *queue)
 
 void queue_reopen(struct queue *queue)
 {
-    set_open(queue, true);
+    set_open(queue, queue->records);
 }
 
-/* Borrows. An MR that was waiting for its last one is chained into *finished, to be released without the lock. */
+/* Borrows. What was waiting for its last one is chained into *finished, to be released without the lock. */
 
-static void end_borrow(struct slot *mr, struct finished *finished)
+void finished_add(struct finished *finished, struct slot *orphan)
 {
-    if (object_unuse(mr)) {
-        mr->cold.next = finished->first;
-        finished->first = slot_index(mr);
-    }
+    orphan->cold.next = finished->first;
+    finished->first = slot_index(orphan);
 }
 
 void release_finished(struct finished *finished)
 {
     while (finished->first) {
-        struct slot *mr = &slot_table[finished->first];
-        finished->first = mr->cold.next;
-        object_release_late(mr);
+        struct slot *orphan = &slot_table[finished->first];
+        finished->first = orphan->cold.next;
+        object_release_late(orphan);
     }
 }
 
-static void end_record(struct queue *queue, uint64_t position, struct finished *finished)
+static void end_borrow(struct slot *used, struct finished *finished)
 {
-    struct record *record = &queue->records[position & queue->mask];
-    const uint32_t *borrows = &queue->borrows[(position & queue->mask) * queue->max_sge];
+    if (object_unuse(used))
+        finished_add(finished, used);
+}
+
+static uint32_t record_at(const struct queue *queue, uint64_t position)
+{
+    uint32_t place = (uint32_t)(position & queue->mask);
+    return queue->order ? queue->order[place] : place;
+}
+
+static uint32_t *borrows_of(const struct queue *queue, uint32_t record)
+{
+    return &queue->borrows[(size_t)record * (queue->max_sge + ALSO_MAX)];
+}
+
+static void end_record(struct queue *queue, uint32_t index, struct finished *finished)
+{
+    struct record *record = &queue->records[index];
+    const uint32_t *borrows = borrows_of(queue, index);
     while (record->count)
-        end_borrow(slot_at(borrows[--record->count]), finished);
+        end_borrow(&slot_table[borrows[--record->count]], finished);
+    record->in_flight = false;
+}
+
+/* All records are looked through, since an SRQ's ended in any order. */
+static void drop_locked(struct queue *queue, struct finished *finished)
+{
+    for (uint32_t i = 0; queue->records && i <= queue->mask; i++) {
+        end_record(queue, i, finished);
+        if (queue->order)
+            queue->order[i] = i;
+    }
+    queue->tail = queue->head;
+}
+
+void queue_drop_all(struct queue *queue)
+{
+    struct finished finished = {0};
+    pthread_mutex_lock(&queue->lock);
+    drop_locked(queue, &finished);
+    pthread_mutex_unlock(&queue->lock);
+    release_finished(&finished);
 }
 
 void queue_end_all(struct queue *queue)
 {
     struct finished finished = {0};
     pthread_mutex_lock(&queue->lock);
-    while (queue->tail != queue->head)
-        end_record(queue, queue->tail++, &finished);
-    free(queue->records);
-    free(queue->borrows);
-    free(queue->sges);
-    queue->records = NULL;
-    queue->borrows = NULL;
-    queue->sges = NULL;
+    drop_locked(queue, &finished);
+    free_ring(queue);
     pthread_mutex_unlock(&queue->lock);
     release_finished(&finished);
 }
 
-/* Borrows the MR of every piece. -1, or the first piece whose MR is not live. */
-static int borrow_pieces(struct queue *queue, struct record *record, const struct wr *wr)
+/* Posting */
+
+/* Counts a use of the object that a handle names; false if it is not live. */
+static inline bool borrow(uint32_t *borrows, struct record *record, const void *handle, enum type type)
 {
-    uint32_t *borrows = &queue->borrows[(queue->head & queue->mask) * queue->max_sge];
-    for (int i = 0; i < wr->count; i++) {
+    struct slot *slot;
+    do {
+        slot = slot_find(handle, type);
+        if (!slot)
+            return false;
+    } while (!object_hold(slot, handle_token(handle)));
+    borrows[record->count++] = slot_index(slot);
+    return true;
+}
+
+/* -1, or the first piece whose MR is not live; count and above: the first of also. */
+static int borrow_pieces(uint32_t *borrows, struct record *record, const struct wr *wr)
+{
+    for (int i = 0; wr->borrows && i < wr->count; i++) {
         const mrg_sge *piece = &wr->sgl[i];
-        if (!piece->length || !piece->mr)
-            continue;
-        struct slot *mr;
-        do {
-            mr = slot_find(piece->mr, TYPE_MR);
-            if (!mr)
-                return i;
-        } while (!object_hold(mr, handle_token(piece->mr)));
-        borrows[record->count++] = slot_index(mr);
+        if (piece->length && piece->mr && !borrow(borrows, record, piece->mr, TYPE_MR))
+            return i;
     }
+    for (int i = 0; i < wr->also_count; i++)
+        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i], token_type(wr->also[i])) &&
+            i < wr->also_count - wr->also_optional)
+            return wr->count + i;
     return -1;
 }
 
-static enum begin can_begin(const struct queue *queue, token qp, int pieces)
-{
-    if (!queue->open || queue->qp != qp)
-        return BEGIN_CLOSED;
-    if (pieces > (int)queue->max_sge)
-        return BEGIN_TOO_MANY;
-    return queue->head - queue->tail > queue->mask ? BEGIN_FULL : BEGIN_OK;
-}
-
-enum begin borrow_begin(struct queue *queue, token qp, const struct wr *wr, uint64_t *ret_wr_id, int *ret_piece)
+enum begin borrow_open(struct queue *queue, token owner)
 {
     pthread_mutex_lock(&queue->lock);
-    enum begin begun = can_begin(queue, qp, wr->count);
-    if (begun != BEGIN_OK) {
-        *ret_piece = (int)queue->max_sge;
-        pthread_mutex_unlock(&queue->lock);
-        return begun;
-    }
-    struct record *record = &queue->records[queue->head & queue->mask];
-    *record = (struct record){.wr_id = wr->wr_id};
-    int stale = wr->borrows ? borrow_pieces(queue, record, wr) : -1;
-    if (stale >= 0) {
-        borrow_withdraw(queue);
-        *ret_piece = stale;
-        return BEGIN_STALE;
-    }
-    *ret_wr_id = queue->name | (queue->head & RECORD_MASK) << RECORD_SHIFT;
-    return BEGIN_OK;
-}
-
-void borrow_commit(struct queue *queue)
-{
-    queue->head++;
+    if (queue->open && queue->owner == owner)
+        return BEGIN_OK;
     pthread_mutex_unlock(&queue->lock);
+    return BEGIN_CLOSED;
 }
 
-void borrow_withdraw(struct queue *queue)
+enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece)
+{
+    uint64_t position = queue->head + queue->begun;
+    if (wr->count > (int)queue->max_sge)
+        return BEGIN_TOO_MANY;
+    if (position - queue->tail > queue->mask)
+        return BEGIN_FULL;
+    uint32_t index = record_at(queue, position);
+    struct record *record = &queue->records[index];
+    *record = (struct record){.wr_id = wr->wr_id};
+    int stale = borrow_pieces(borrows_of(queue, index), record, wr);
+    queue->begun++;
+    if (stale < 0)
+        return BEGIN_OK;
+    *ret_piece = stale;
+    return BEGIN_STALE;
+}
+
+uint64_t borrow_wr_id(const struct queue *queue, uint64_t n)
+{
+    uint64_t record = queue->order ? record_at(queue, queue->head + n) : queue->head + n;
+    return queue->name | (record & RECORD_MASK) << RECORD_SHIFT;
+}
+
+void borrow_close(struct queue *queue, uint64_t posted)
 {
     struct finished finished = {0};
-    end_record(queue, queue->head, &finished);
+    for (uint64_t i = 0; i < posted; i++)
+        queue->records[record_at(queue, queue->head + i)].in_flight = true;
+    for (uint64_t i = posted; i < queue->begun; i++)
+        end_record(queue, record_at(queue, queue->head + i), &finished);
+    queue->head += posted;
+    queue->begun = 0;
     pthread_mutex_unlock(&queue->lock);
     release_finished(&finished);
 }
+
+/* Completions */
 
 /* The queue that a completion's wr_id names; NULL if it names none. */
 static struct queue *queue_named(uint64_t wr_id)
 {
     uint64_t index = wr_id & INDEX_MASK;
-    if (wr_id >> 55 != token_base(TYPE_QP) >> 55 ||
-        index >= atomic_load_explicit(&slot_committed, memory_order_acquire) || slot_type(slot_at(wr_id)) != TYPE_QP)
+    enum type type = token_type(wr_id);
+    if (!token_is_handle(wr_id) || index >= atomic_load_explicit(&slot_committed, memory_order_acquire) ||
+        slot_type(slot_at(wr_id)) != type)
         return NULL;
-    return &qp_of(slot_at(wr_id))->queues[wr_id >> RECV_SHIFT & 1];
+    return type == TYPE_QP || type == TYPE_SRQ ? &queues_of(slot_at(wr_id))->at[wr_id >> RECV_SHIFT & 1] : NULL;
 }
 
-/* With the lock held: the position of the WR in flight that a completion belongs to; false if there is none. */
-static bool find_record(const struct queue *queue, const struct ibv_wc *wc, uint64_t *position)
+static bool end_in_order(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
 {
-    token name = wc->wr_id & ~(RECORD_MASK << RECORD_SHIFT);
-    if (name != queue->name || wc->qp_num != queue->qp_num)
-        return false;
     uint64_t age = ((wc->wr_id >> RECORD_SHIFT) - queue->tail) & RECORD_MASK;
-    *position = queue->tail + age;
-    return age < queue->head - queue->tail;
+    uint64_t position = queue->tail + age;
+    if (wc->qp_num != queue->qp_num || age >= queue->head - queue->tail)
+        return false;
+    wc->wr_id = queue->records[record_at(queue, position)].wr_id;
+    while (queue->tail <= position)
+        end_record(queue, record_at(queue, queue->tail++), finished);
+    return true;
+}
+
+/* The record goes back to the free end of the ring. */
+static bool end_alone(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
+{
+    uint32_t index = (uint32_t)(wc->wr_id >> RECORD_SHIFT & RECORD_MASK);
+    if (index > queue->mask || !queue->records[index].in_flight)
+        return false;
+    wc->wr_id = queue->records[index].wr_id;
+    end_record(queue, index, finished);
+    queue->order[queue->tail++ & queue->mask] = index;
+    return true;
 }
 
 enum completion borrow_end(struct ibv_wc *wc, struct finished *finished)
@@ -210,16 +298,11 @@ enum completion borrow_end(struct ibv_wc *wc, struct finished *finished)
     struct queue *queue = queue_named(wc->wr_id);
     if (!queue)
         return COMPLETION_FOREIGN;
-    uint64_t position;
     pthread_mutex_lock(&queue->lock);
-    bool in_flight = find_record(queue, wc, &position);
-    if (in_flight) {
-        wc->wr_id = queue->records[position & queue->mask].wr_id;
-        while (queue->tail <= position)
-            end_record(queue, queue->tail++, finished);
-    }
+    bool known = queue->records && (wc->wr_id & ~(RECORD_MASK << RECORD_SHIFT)) == queue->name;
+    bool ours = known && (queue->order ? end_alone(queue, wc, finished) : end_in_order(queue, wc, finished));
     pthread_mutex_unlock(&queue->lock);
-    if (in_flight)
+    if (ours)
         return COMPLETION_OURS;
     atomic_fetch_add_explicit(&late_completions, 1, memory_order_relaxed);
     return COMPLETION_LATE;

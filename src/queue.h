@@ -1,16 +1,19 @@
 /*
  * Work in flight: a record for every WR posted, and the borrows that it holds.
  *
- * A QP has two queues, send and receive. A queue is a ring of records in the order of posting; a record keeps the
- * caller's wr_id and the MR of each SGE. The device is given a wr_id of ours that names QP, queue and record:
+ * A QP has two queues, send and receive; an SRQ is one. A queue is a ring of records; a record keeps the caller's wr_id
+ * and what each piece of the WR uses. The device is given a wr_id of ours that names the queue and the record:
  *
- *     63      57 56 55 54         43 42   41       24 23        0
- *     [1 type   ][0][1][ generation ][recv][ record  ][ QP's slot ]
+ *     63      57 56 55 54         43 42   41       24 23           0
+ *     [1 type   ][0][1][ generation ][recv][ record  ][ owner's slot ]
  *
- * Four functions are the whole protocol: begin, commit, withdraw, end. What is behind them, a mutex per queue and
- * a count in each MR, may change without any caller noticing. What must hold: no post reaches the device
- * with an MR that is deregistered, no MR is deregistered while a record names it, a deferred release is
- * finished by exactly one party, a refused dereg makes no valid post fail.
+ * A QP's queue is in order: a completion ends its WR and all older ones, and the ring's order is that of posting. An
+ * SRQ's WRs complete in any order: each completion ends its own, and the ring says which records are free.
+ *
+ * Four functions are the whole protocol: open, begin, close, end. What is behind them, a mutex per queue and a count
+ * in each MR, may change without any caller noticing. What must hold: no post reaches the device with an MR that
+ * is deregistered, no MR is deregistered while a record names it, a deferred release is finished by exactly one
+ * party, a refused dereg makes no valid post fail.
  */
 #ifndef MRG_QUEUE_H
 #define MRG_QUEUE_H
@@ -19,53 +22,73 @@
 
 #include "registry.h"
 
+/* What a WR may use besides the MR of each piece: an AH; or an MW, with the MRs that it is and was bound to. */
+#define ALSO_MAX 3
+
 struct record {
     uint64_t wr_id; /* the caller's */
     uint32_t count; /* borrows */
+    bool in_flight; /* the device has it */
 };
 
-/* head and tail count WRs since the queue was opened: tail <= head <= tail + mask + 1. */
+/* head and tail count WRs since the queue was made: tail <= head <= head + begun <= tail + mask + 1. */
 struct queue {
     pthread_mutex_t lock;
-    bool open;  /* posts may come */
-    token qp;   /* whose */
-    token name; /* our wr_id without the record; 0: never opened */
-    uint32_t qp_num;
+    bool open;       /* posts may come */
+    token owner;     /* the QP's or SRQ's */
+    token name;      /* our wr_id without the record; 0: never opened */
+    uint32_t qp_num; /* 0: an SRQ's completions come from any QP */
     uint64_t head;
     uint64_t tail;
-    uint64_t mask; /* records, a power of two, less 1 */
+    uint64_t begun; /* by the post under way */
+    uint64_t mask;  /* records, a power of two, less 1 */
     uint32_t max_sge;
     struct record *records;
-    uint32_t *borrows;    /* slot indices, max_sge for each record */
-    struct ibv_sge *sges; /* max_sge of them, for the post under way */
+    uint32_t *borrows;    /* slot indices, max_sge + ALSO_MAX for each record */
+    uint32_t *order;      /* SRQ: the record at each place of the ring; NULL: the place is the record */
+    struct ibv_sge *sges; /* GROUP * max_sge of them, for the post under way */
 };
+
+/* WRs that are handed to the device together. */
+#define GROUP 16
 
 enum { SEND_QUEUE, RECV_QUEUE, QUEUES };
 
-struct qp {
+/* The bodies of QPs and SRQs begin with this. An SRQ has a receive queue alone. */
+struct queues {
     struct body base;
-    struct ibv_qp *raw;
-    struct rdma_cm_id *cm; /* its qp field is cleared with the QP */
-    uint32_t pd;           /* slot index */
-    uint32_t max_inline;   /* bytes, as granted */
-    bool ready;            /* the queues' mutexes are initialised: once for ever */
-    struct queue queues[QUEUES];
+    bool ready;  /* the queues' mutexes are initialised: once for ever */
+    uint32_t pd; /* slot index of the PD that pieces must be on; 0: none (an XRC QP that receives) */
+    struct queue at[QUEUES];
 };
 
-static inline struct qp *qp_of(const struct slot *slot)
+static inline struct queues *queues_of(const struct slot *slot)
 {
-    return (struct qp *)slot->hot.body;
+    return (struct queues *)slot->hot.body;
 }
 
-/* Makes a queue ready for depth WRs of max_sge pieces each. -1, ENOMEM. */
-int queue_open(struct queue *queue, const struct slot *qp, int which, uint32_t qp_num, uint32_t depth,
-               uint32_t max_sge);
+/* What a queue is made for. */
+struct queue_size {
+    uint32_t depth;   /* WRs */
+    uint32_t max_sge; /* pieces of each */
+    bool in_order;
+};
+
+/* To be called of every new owner. Mutexes live as long as the owner's body, which is for ever. */
+void queues_prepare(struct queues *queues);
+
+/* Makes a queue ready; which: SEND_QUEUE or RECV_QUEUE. -1, ENOMEM. */
+int queue_open(struct queue *queue, const struct slot *owner, int which, uint32_t qp_num,
+               const struct queue_size *size);
 
 /* No post comes in from here on; those under way are waited for. And back. */
 void queue_shut(struct queue *queue);
 void queue_reopen(struct queue *queue);
 
-/* The queue's QP is gone: ends every borrow, frees the ring. Late completions are known by the queue's name. */
+/* The device has dropped what was in flight (reset): ends every borrow. Late completions are swallowed. */
+void queue_drop_all(struct queue *queue);
+
+/* The queue's owner is gone: likewise, and frees the ring. Late completions are known by the queue's name. */
 void queue_end_all(struct queue *queue);
 
 struct wr {
@@ -73,39 +96,45 @@ struct wr {
     const mrg_sge *sgl;
     int count;
     bool borrows; /* false: inline, its memory is not used once it is posted */
+    int also_count;
+    int also_optional; /* so many of the last ones may be gone */
+    token also[ALSO_MAX];
 };
 
 enum begin { BEGIN_OK, BEGIN_CLOSED, BEGIN_TOO_MANY, BEGIN_FULL, BEGIN_STALE };
 
+/* Locks the queue for a post, until borrow_close. BEGIN_CLOSED, and not locked: its owner is going or gone. */
+enum begin borrow_open(struct queue *queue, token owner);
+
 /*
- * Takes a record on a queue of qp and borrows the MRs of all pieces that are neither empty nor without MR. On
- * success the queue is locked until commit or withdraw, and *ret_wr_id is what the device gets. BEGIN_CLOSED:
- * that QP is going or gone. BEGIN_TOO_MANY: more pieces than the *ret_piece that a WR can have. BEGIN_STALE:
- * *ret_piece is the first whose MR is gone. On any failure nothing is held.
+ * Takes one more record and borrows the MRs of all pieces that are neither empty nor without MR, and what the WR uses
+ * also. BEGIN_TOO_MANY: more pieces than a WR can have. BEGIN_STALE: *ret_piece is the first whose MR is gone; count
+ * of pieces and above: the first of also. After any failure the post can only be closed.
  */
-enum begin borrow_begin(struct queue *queue, token qp, const struct wr *wr, uint64_t *ret_wr_id, int *ret_piece);
+enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece);
 
-/* The device has the WR. */
-void borrow_commit(struct queue *queue);
+/* What the device is to get as the wr_id of the n-th WR begun, from 0. */
+uint64_t borrow_wr_id(const struct queue *queue, uint64_t n);
 
-/* The device does not have it. */
-void borrow_withdraw(struct queue *queue);
+/* The device has the first posted WRs of those begun; the others are withdrawn. Unlocks the queue. */
+void borrow_close(struct queue *queue, uint64_t posted);
 
 enum completion {
     COMPLETION_FOREIGN, /* not of our posting: untouched */
     COMPLETION_OURS,    /* wr_id is the caller's again */
-    COMPLETION_LATE,    /* its QP is gone: not to be handed out */
+    COMPLETION_LATE,    /* its owner is gone or was reset: not to be handed out */
 };
 
-/* MRs whose deferred release waited for a borrow that has ended: to be released with no lock held. */
+/* Objects whose deferred release waited for a borrow that has ended: to be released with no lock held. */
 struct finished {
     uint32_t first; /* slot indices, chained by cold.next; 0: none */
 };
+void finished_add(struct finished *finished, struct slot *orphan);
 void release_finished(struct finished *finished);
 
 /*
- * Ends the borrows of a completed WR, and of all older ones of its queue. Takes the lock of the queue. Completions of a
- * CQ must come here in the order in which they were polled.
+ * Ends the borrows of a completed WR, and of all older ones of an ordered queue. Takes the lock of the queue. Completions
+ * of a CQ must come here in the order in which they were polled.
  */
 enum completion borrow_end(struct ibv_wc *wc, struct finished *finished);
 

@@ -39,22 +39,11 @@ static struct slot *link_child(uint32_t name)
     return slot_type(slot) == TYPE_ANNEX ? &slot_table[((struct annex *)slot)->owner] : slot;
 }
 
-/* The link of an edge, for loops over all of them: link is that of the edge before. */
-static inline struct link *link_next(struct slot *child, struct link *link, uint32_t edge)
+static inline struct link *link_of(struct slot *child, uint32_t edge)
 {
-    if (edge == 0)
-        return child->cold.up;
-    if (edge == LINKS_IN_SLOT)
-        return ((struct annex *)&slot_table[child->hot.body->annex])->up;
-    return link + 1;
-}
-
-static struct link *link_of(struct slot *child, uint32_t edge)
-{
-    struct link *link = NULL;
-    for (uint32_t i = 0; i <= edge; i++)
-        link = link_next(child, link, i);
-    return link;
+    if (__builtin_expect(edge < LINKS_IN_SLOT, 1))
+        return &child->cold.up[edge];
+    return &((struct annex *)&slot_table[child->hot.body->annex])->up[edge - LINKS_IN_SLOT];
 }
 
 static inline void link_enter(struct link *link, struct slot *parent)
@@ -109,9 +98,8 @@ static bool claim_orphan(struct slot *slot)
  */
 static void bury(const struct class *class, struct slot *slot, uint32_t *orphans)
 {
-    struct link *link = NULL;
     for (uint32_t edge = 0; edge < class->edges; edge++) {
-        link = link_next(slot, link, edge);
+        struct link *link = link_of(slot, edge);
         if (!link->parent)
             continue;
         struct slot *parent = link_leave(link);
@@ -159,13 +147,10 @@ static inline int enter(struct link *link, token t)
 
 static int enter_all(struct slot *child, const token parents[], uint32_t count)
 {
-    struct link *link = NULL;
     int error = 0;
-    for (uint32_t edge = 0; edge < count && !error; edge++) {
-        link = link_next(child, link, edge);
+    for (uint32_t edge = 0; edge < count && !error; edge++)
         if (parents[edge])
-            error = enter(link, parents[edge]);
-    }
+            error = enter(link_of(child, edge), parents[edge]);
     return error;
 }
 
@@ -221,6 +206,13 @@ void object_abandon(struct slot *slot)
     int saved = errno;
     bury_and_release_orphans(class_of(slot), slot);
     errno = saved;
+}
+
+void *object_failed(struct slot *slot)
+{
+    object_abandon(slot);
+    failed_below(errno);
+    return NULL;
 }
 
 /* Whoever lent the memory of an MR gets it back last, when nothing names the MR any more. */
@@ -312,9 +304,21 @@ struct blame {
     struct object_facts first[CHILDREN_NAMED];
 };
 
-static enum rule rule_of_child(enum type type)
+static enum rule rule_of_child(enum type type, enum type parent)
 {
-    return type == TYPE_MR ? RULE_LEAKED_MR : type == TYPE_EVENT ? RULE_UNACKED_EVENT : RULE_DESTROY_ORDER;
+    switch (type) {
+    case TYPE_MR:
+        return RULE_LEAKED_MR;
+    case TYPE_EVENT:
+    case TYPE_ASYNC_EVENT:
+        return RULE_UNACKED_EVENT;
+    case TYPE_BORROW:
+        return RULE_DEREG_IN_FLIGHT;
+    case TYPE_MW:
+        return parent == TYPE_MR ? RULE_WINDOW_BOUND : RULE_DESTROY_ORDER;
+    default:
+        return RULE_DESTROY_ORDER;
+    }
 }
 
 /* Spare children do not stand in the way. */
@@ -328,7 +332,7 @@ static struct blame blame_children(struct slot *parent, unsigned int spare)
         if (spare >> type & 1)
             continue;
         if (blame.rule == RULE_NONE || type == TYPE_MR)
-            blame.rule = rule_of_child(type);
+            blame.rule = rule_of_child(type, slot_type(parent));
         if (blame.count < CHILDREN_NAMED)
             blame.first[blame.count++] = object_facts(child);
         else
@@ -399,21 +403,10 @@ static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, 
     return rule == RULE_NONE && users ? blame_users(slot, users, why, size) : rule;
 }
 
-/*
- * Marks the object and then looks who is in it; children, users and references enter it and then look at the mark.
- * So each of them is seen here, or sees the mark: then it waits for the verdict, which comes within moments.
- */
-int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here)
+/* It is closing, and something is in its way. */
+static __attribute__((noinline)) int close_slowly(struct slot *slot, token t, unsigned int spare,
+                                                  const struct here *here)
 {
-    if (atomic_load_explicit(&slot->cold.children, memory_order_relaxed))
-        retry_refused();
-    if (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING))
-        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (nothing_in_the_way(slot, t)) {
-        atomic_store_explicit(&slot->hot.word, word_with(t, STATE_FREEING), memory_order_release);
-        return 0;
-    }
     char why[400];
     enum rule rule = look_closely(slot, spare, why, sizeof why);
     atomic_store(&slot->hot.word, word_with(t, rule == RULE_NONE ? STATE_FREEING : STATE_LIVE));
@@ -422,9 +415,36 @@ int object_close(struct slot *slot, token t, unsigned int spare, const struct he
     return rule == RULE_NONE ? 0 : refuse(rule, here, slot, "%s", why);
 }
 
+/*
+ * Marks the object and then looks who is in it; children, users and references enter it and then look at the mark.
+ * So each of them is seen here, or sees the mark: then it waits for the verdict, which comes within moments.
+ */
+static inline int close_live(struct slot *slot, token t, unsigned int spare, const struct here *here)
+{
+    if (atomic_load_explicit(&slot->cold.children, memory_order_relaxed))
+        retry_refused();
+    if (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING))
+        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (__builtin_expect(!nothing_in_the_way(slot, t), 0))
+        return close_slowly(slot, t, spare, here);
+    atomic_store_explicit(&slot->hot.word, word_with(t, STATE_FREEING), memory_order_release);
+    return 0;
+}
+
+int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here)
+{
+    return close_live(slot, t, spare, here);
+}
+
 void object_reopen(struct slot *slot, token t)
 {
     slot_move(slot, t, STATE_FREEING, STATE_LIVE);
+}
+
+int object_end(struct slot *slot, token t, const struct here *here)
+{
+    return close_live(slot, t, 0, here) ? -1 : release(slot, STATE_LIVE);
 }
 
 int object_destroy(const void *handle, enum type type, const struct here *here)
@@ -432,9 +452,7 @@ int object_destroy(const void *handle, enum type type, const struct here *here)
     struct slot *slot = slot_find(handle, type);
     if (!slot)
         return refuse_handle(handle, type, here);
-    if (object_close(slot, handle_token(handle), 0, here))
-        return -1;
-    return object_release(slot);
+    return object_end(slot, handle_token(handle), here);
 }
 
 /* A close that looks is waited for: refused, it would make the object live again. */
@@ -475,15 +493,21 @@ static struct link *link_to(struct slot *child, enum type parent_type)
     return NULL;
 }
 
-void object_leave(struct slot *child, enum type parent_type)
+struct slot *object_cut(struct slot *child, uint32_t edge)
 {
     pthread_mutex_lock(&lock);
-    struct link *link = link_to(child, parent_type);
-    struct slot *parent = link ? link_leave(link) : NULL;
+    struct link *link = link_of(child, edge);
+    struct slot *parent = link->parent ? link_leave(link) : NULL;
     bool orphan = parent && claim_orphan(parent);
     pthread_mutex_unlock(&lock);
+    return orphan ? parent : NULL;
+}
+
+void object_leave(struct slot *child, uint32_t edge)
+{
+    struct slot *orphan = object_cut(child, edge);
     if (orphan)
-        object_release_late(parent);
+        object_release_late(orphan);
 }
 
 int object_join(struct slot *child, uint32_t edge, token parent)
@@ -507,6 +531,25 @@ struct slot *object_parent(struct slot *child, enum type parent_type)
     struct slot *parent = link ? &slot_table[link->parent] : NULL;
     pthread_mutex_unlock(&lock);
     return parent;
+}
+
+struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
+                               const void *arg)
+{
+    struct slot *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (uint32_t name = parent->cold.first_child; name && !found; name = link_named(name)->next) {
+        struct slot *child = link_child(name);
+        if (slot_type(child) == type && slot_state(child) == STATE_LIVE && (!match || match(child, arg)))
+            found = child;
+    }
+    if (found)
+        atomic_fetch_add(&found->cold.users, 1);
+    pthread_mutex_unlock(&lock);
+    if (!found || atomic_load(&found->hot.word) == word_with(slot_token(found), STATE_LIVE))
+        return found;
+    object_exit(found); /* it is being destroyed, and will be gone when we look again */
+    return NULL;
 }
 
 bool object_has_child(struct slot *parent, enum type type)
@@ -558,6 +601,12 @@ void object_exit(struct slot *slot)
     if (object_unuse(slot))
         object_release_late(slot);
     errno = saved;
+}
+
+int object_exit_with(struct slot *slot, int error)
+{
+    object_exit(slot);
+    return error ? failed_below(error) : 0;
 }
 
 /* Looking at all */

@@ -43,6 +43,9 @@ void *object_publish_kept(struct slot *slot);
 /* The embryo could not be made. */
 void object_abandon(struct slot *slot);
 
+/* Likewise, where what is below us failed with errno. Returns NULL. */
+void *object_failed(struct slot *slot);
+
 /*
  * The strict claim on a live object by its only owner: from live to freeing, or refused (-1, errno EBUSY, a
  * finding) with nothing changed: other references, children, calls or borrows. spare: a mask of 1 << type of
@@ -59,7 +62,8 @@ void object_reopen(struct slot *slot, token t);
  */
 int object_release(struct slot *slot);
 
-/* object_close and object_release: what mrg_destroy_* and mrg_de* are. */
+/* object_close and object_release: what mrg_destroy_* and mrg_de* are, by the slot and by the handle. */
+int object_end(struct slot *slot, token t, const struct here *here);
 int object_destroy(const void *handle, enum type type, const struct here *here);
 
 /* Gives up one reference. The last one releases, now or when the last child and borrow are gone. */
@@ -71,10 +75,21 @@ void object_release_late(struct slot *slot);
 /* Enters a living child at one more parent. -1, no finding: the parent is no longer live. */
 int object_join(struct slot *child, uint32_t edge, token parent);
 
-/* Cuts the edge from child to the parent of a type; the parent is released if that was all it lived for. */
-void object_leave(struct slot *child, enum type parent_type);
+/*
+ * Cuts an edge of a child, if it is there. object_leave releases the parent if that was all it lived for; object_cut
+ * returns it, for callers that hold a lock and must object_release_late it afterwards.
+ */
+void object_leave(struct slot *child, uint32_t edge);
+struct slot *object_cut(struct slot *child, uint32_t edge);
 
-/* Whether the object has a child of a type now. Looks through all children. */
+/*
+ * A live child of a type for which match, called with the registry locked, is true (NULL: any), held until object_exit;
+ * NULL if there is none. Looks through all children.
+ */
+struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
+                               const void *arg);
+
+/* Whether the object has a child of a type now, live or not. */
 bool object_has_child(struct slot *parent, enum type type);
 
 /* The parent of a type, 0 if there is none. Stable while the child lives and is not moved. */
@@ -92,6 +107,8 @@ bool object_unuse(struct slot *slot);
 struct slot *object_enter(const void *handle, enum type type, const struct here *here);
 /* Ends the use, releases what was deferred to it. Keeps errno. */
 void object_exit(struct slot *slot);
+/* Likewise after a verb that answered with an errno, or 0: -1, or 0. */
+int object_exit_with(struct slot *slot, int error);
 
 /* Calls visit for every live or deferred object of a type, with the registry locked: visit calls nothing here. */
 void object_each(enum type type, void (*visit)(const struct slot *slot, void *arg), void *arg);

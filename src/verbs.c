@@ -6,6 +6,18 @@ static struct ibv_mr *reg_mr_function(struct ibv_pd *pd, void *addr, size_t leng
     return ibv_reg_mr(pd, addr, length, (unsigned int)access);
 }
 
+/* Likewise. */
+static struct ibv_mr *reg_mr_iova_function(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+    return ibv_reg_mr_iova(pd, addr, length, iova, (unsigned int)access);
+}
+
+/* A macro that clears what an older provider does not write. */
+static int query_port_function(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+{
+    return ibv_query_port(context, port, attr);
+}
+
 struct verbs verbs = {
 #define VERB_PTR(type, name, symbol, params, args) .name = symbol,
 #define VERB_INT(name, symbol, params, args) .name = symbol,

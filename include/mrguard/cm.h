@@ -47,6 +47,32 @@ MRG_API mrg_id *mrg_event_id(mrg_cm_event *event MRG_BORROWS);
 MRG_API mrg_id *mrg_event_listen_id(mrg_cm_event *event MRG_BORROWS);
 MRG_API const void *mrg_event_private_data(mrg_cm_event *event MRG_BORROWS, size_t *length);
 
+/*
+ * All that the event carries, copied to *ret: of a connection (event->param.conn), of datagrams or a multicast join
+ * (event->param.ud, whose ah_attr makes an AH). Pointers in it live until the acknowledgement. A multicast event's
+ * mrg_event_private_data is the join's context, with length 0. EINVAL (bad-argument): ret NULL.
+ */
+MRG_API int mrg_event_conn_param(mrg_cm_event *event MRG_BORROWS, struct rdma_conn_param *ret);
+MRG_API int mrg_event_ud_param(mrg_cm_event *event MRG_BORROWS, struct rdma_ud_param *ret);
+
+/* An event's name (rdma_event_str). */
+static inline const char *mrg_event_str(enum rdma_cm_event_type event)
+{
+    return rdma_event_str(event);
+}
+
+/* rdma_getaddrinfo and rdma_freeaddrinfo, which make no object. */
+static inline int mrg_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+                                  struct rdma_addrinfo **res)
+{
+    return rdma_getaddrinfo(node, service, hints, res);
+}
+
+static inline void mrg_freeaddrinfo(struct rdma_addrinfo *res)
+{
+    rdma_freeaddrinfo(res);
+}
+
 /* Ids */
 
 /*
@@ -57,8 +83,9 @@ MRG_API int mrg_create_id(mrg_channel *channel, mrg_id **ret, void *context, enu
 
 /*
  * Destroys an id (rdma_destroy_id). EBUSY: an MR made through it lives (leaked-mr), an event of its is not acknowledged
- * (unacked-event), its QP is still there, or another thread is in a call on it (destroy-order). The handle is
- * good until the call has succeeded. The kernel's errno where it refuses.
+ * (unacked-event), its QP, SRQ or a multicast join is still there, or another thread is in a call on it
+ * (destroy-order). The handle is good until the call has succeeded. The kernel's errno where it refuses. An adopted id
+ * is let go and stays the caller's; its MRs are left on their PD, and reported (leaked-mr).
  */
 MRG_API int mrg_destroy_id(mrg_id *id MRG_TAKES);
 
@@ -71,7 +98,7 @@ MRG_API int mrg_destroy_id(mrg_id *id MRG_TAKES);
 MRG_API int mrg_create_ep(mrg_id **ret, struct rdma_addrinfo *res, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 
 /*
- * Destroys an id with its QP and the CQs made for it (rdma_destroy_ep). EBUSY as mrg_destroy_id, but for the QP; then
+ * Destroys an id with its QP, the CQs made for it and its SRQ (rdma_destroy_ep). EBUSY as mrg_destroy_id, but for the QP; then
  * nothing was touched. If the provider refuses half way, what is left is usable and the same call goes on from there.
  */
 MRG_API int mrg_destroy_ep(mrg_id *id MRG_TAKES);
@@ -91,14 +118,16 @@ MRG_API int mrg_listen(mrg_id *id, int backlog) MRG_MUST_CHECK;
 MRG_API int mrg_get_request(mrg_id *listener, mrg_id **ret) MRG_MUST_CHECK;
 
 /*
- * rdma_connect, rdma_accept, rdma_reject, rdma_disconnect: as there; on a synchronous id they block until the peer
- * answers, or the kernel gives it up. param may be NULL where the id has a QP. EINVAL (wrong-state): no device
- * yet; connect or accept without QP and param; disconnect on a synchronous id that is not connected, where
- * librdmacm would wait for ever. EINVAL (bad-argument): private_data NULL with a length.
+ * rdma_connect, rdma_accept, rdma_reject, rdma_reject_ece, rdma_disconnect: as there; on a synchronous id they block
+ * until the peer answers, or the kernel gives it up. param may be NULL where the id has a QP. EINVAL (wrong-state): no
+ * device yet; connect or accept without QP and param; accept on an id that owes no answer; disconnect on a synchronous
+ * id that is not connected, where librdmacm would wait for ever. EINVAL (bad-argument): private_data NULL with a
+ * length. EINVAL without a finding: the peer has withdrawn its request, or was the first to disconnect.
  */
 MRG_API int mrg_connect(mrg_id *id, struct rdma_conn_param *param) MRG_MUST_CHECK;
 MRG_API int mrg_accept(mrg_id *id, struct rdma_conn_param *param) MRG_MUST_CHECK;
 MRG_API int mrg_reject(mrg_id *id, const void *private_data, uint8_t length);
+MRG_API int mrg_reject_ece(mrg_id *id, const void *private_data, uint8_t length);
 MRG_API int mrg_disconnect(mrg_id *id);
 
 /*
@@ -116,6 +145,31 @@ MRG_API int mrg_set_option(mrg_id *id, int level, int name, void *value, size_t 
  */
 MRG_API int mrg_migrate_id(mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
 
+/*
+ * The attributes that bring a QP of the caller's own making to the state that qp_attr->qp_state asks for
+ * (rdma_init_qp_attr); and the connection's options of the vendor's (rdma_set_local_ece, rdma_get_remote_ece). EINVAL: a
+ * NULL argument (bad-argument); no device yet, or what the kernel does not allow in the id's state (wrong-state).
+ */
+MRG_API int mrg_init_qp_attr(mrg_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask) MRG_MUST_CHECK;
+MRG_API int mrg_set_local_ece(mrg_id *id, struct ibv_ece *ece) MRG_MUST_CHECK;
+MRG_API int mrg_get_remote_ece(mrg_id *id, struct ibv_ece *ece) MRG_MUST_CHECK;
+
+/*
+ * Joins a multicast group (rdma_join_multicast), by its address or by all that rdma_join_multicast_ex takes. The event
+ * MULTICAST_JOIN tells when it is done and has the address to send to; context comes back with it. The join is a child
+ * of the id, and of its QP, which is attached to the group: leave before either goes. EINVAL: addr NULL
+ * (bad-argument); the id has joined it already (wrong-state). Blocks on a synchronous id.
+ */
+MRG_API int mrg_join_multicast(mrg_id *id, struct sockaddr *addr, void *context) MRG_MUST_CHECK;
+MRG_API int mrg_join_multicast_ex(mrg_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr, void *context)
+    MRG_MUST_CHECK;
+
+/*
+ * Leaves a group (rdma_leave_multicast). EBUSY (unacked-event): an event of the join is not acknowledged, for which
+ * librdmacm would wait. EADDRNOTAVAIL (wrong-state): the id has not joined it.
+ */
+MRG_API int mrg_leave_multicast(mrg_id *id, struct sockaddr *addr);
+
 /* QPs */
 
 /*
@@ -127,6 +181,9 @@ MRG_API int mrg_migrate_id(mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
  */
 MRG_API int mrg_create_qp(mrg_id *id, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 
+/* Likewise, with the PD and the XRC domain that attr names (rdma_create_qp_ex). */
+MRG_API int mrg_create_qp_ex(mrg_id *id, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
+
 /*
  * Destroys the id's QP and the CQs made for it (rdma_destroy_qp, which cannot fail there). Ends all borrows of its
  * WRs; their completions are not handed out any more. EINVAL: there is none (no-qp); another thread is making or
@@ -135,13 +192,35 @@ MRG_API int mrg_create_qp(mrg_id *id, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MU
  */
 MRG_API int mrg_destroy_qp(mrg_id *id);
 
+/*
+ * Makes the id's SRQ (rdma_create_srq), before its QP, which will receive from it; mrg_post_recv through the id posts to
+ * it then. pd NULL: attr's, or the device's. attr->attr holds what was granted afterwards. An XRC SRQ wants attr->xrcd
+ * and attr->cq. EINVAL: attr NULL (bad-argument); the id has an SRQ or a QP already (wrong-state). EXDEV (wrong-pd): a
+ * part is on another device. Else as mrg_create_qp.
+ */
+MRG_API int mrg_create_srq(mrg_id *id, mrg_pd *pd, mrg_srq_init_attr *attr) MRG_MUST_CHECK;
+MRG_API int mrg_create_srq_ex(mrg_id *id, mrg_srq_init_attr *attr) MRG_MUST_CHECK;
+
+/*
+ * Destroys the id's SRQ (rdma_destroy_srq, which cannot fail there). Ends the borrows of its WRs. EINVAL (wrong-state):
+ * the id has none. EBUSY (destroy-order): a QP receives from it; (unacked-event): an event of its is not acknowledged.
+ */
+MRG_API int mrg_destroy_srq(mrg_id *id);
+
 /* What an id has. Handles are borrowed: good while the id is, not to be released. NULL with errno if it has none. */
 MRG_API void *mrg_id_context(mrg_id *id MRG_BORROWS);
 MRG_API mrg_channel *mrg_id_channel(mrg_id *id MRG_BORROWS);
 MRG_API mrg_context *mrg_id_verbs(mrg_id *id MRG_BORROWS);
 MRG_API mrg_qp *mrg_id_qp(mrg_id *id MRG_BORROWS);
-MRG_API struct sockaddr *mrg_id_local_addr(mrg_id *id MRG_BORROWS);
-MRG_API struct sockaddr *mrg_id_peer_addr(mrg_id *id MRG_BORROWS);
+MRG_API mrg_srq *mrg_id_srq(mrg_id *id MRG_BORROWS);
+MRG_API mrg_cq *mrg_id_send_cq(mrg_id *id MRG_BORROWS);
+MRG_API mrg_cq *mrg_id_recv_cq(mrg_id *id MRG_BORROWS);
+
+/* Its addresses and, in network order, ports (rdma_get_local_addr, ...). NULL or 0 with errno for a bad handle. */
+MRG_API struct sockaddr *mrg_get_local_addr(mrg_id *id MRG_BORROWS);
+MRG_API struct sockaddr *mrg_get_peer_addr(mrg_id *id MRG_BORROWS);
+MRG_API uint16_t mrg_get_src_port(mrg_id *id MRG_BORROWS);
+MRG_API uint16_t mrg_get_dst_port(mrg_id *id MRG_BORROWS);
 
 /* Changes what mrg_id_context returns; an id that came with a request has its listener's. */
 MRG_API int mrg_id_set_context(mrg_id *id MRG_BORROWS, void *context);

@@ -6,6 +6,7 @@
 #define MRGUARD_VERSION_MINOR 1
 
 #include <mrguard/cm.h>
+#include <mrguard/ibv.h>
 #include <mrguard/report.h>
 #include <mrguard/verbs.h>
 /* last: from here on the calls carry their site */

@@ -25,6 +25,13 @@ typedef struct mrg_mr mrg_mr;                     /* struct ibv_mr */
 typedef struct mrg_comp_channel mrg_comp_channel; /* struct ibv_comp_channel */
 typedef struct mrg_cq mrg_cq;                     /* struct ibv_cq */
 typedef struct mrg_qp mrg_qp;                     /* struct ibv_qp */
+typedef struct mrg_srq mrg_srq;                   /* struct ibv_srq */
+typedef struct mrg_xrcd mrg_xrcd;                 /* XRC domain, struct ibv_xrcd */
+typedef struct mrg_td mrg_td;                     /* thread domain, struct ibv_td */
+typedef struct mrg_ah mrg_ah;                     /* address handle, struct ibv_ah */
+typedef struct mrg_mw mrg_mw;                     /* memory window, struct ibv_mw */
+typedef struct mrg_async_event mrg_async_event;   /* got and not acknowledged, struct ibv_async_event */
+typedef struct mrg_borrow mrg_borrow;             /* an explicit borrow of an MR: mrg_borrow_begin */
 
 /* What a peer may do with a range of this process's memory. Plain data: copy it, pack it, send it. */
 typedef struct mrg_remote {
@@ -36,19 +43,97 @@ typedef struct mrg_remote {
 
 /* One piece of local memory, struct ibv_sge with a handle in the place of the lkey. */
 typedef struct mrg_sge {
-    void *addr;
+    void *addr;    /* in the MR's iova space, which is that of its memory unless it was registered otherwise */
     size_t length; /* bytes; 0: the piece is skipped */
     mrg_mr *mr;    /* covers [addr, addr + length); NULL only where nothing is sent or it is sent inline */
 } mrg_sge;
 
-/* struct ibv_qp_init_attr with handles. */
+/* struct ibv_qp_init_attr, and what of _ex concerns ownership, with handles. */
 typedef struct mrg_qp_init_attr {
     void *qp_context;
-    mrg_cq *send_cq;       /* NULL: one is made for the id, and goes with its QP */
-    mrg_cq *recv_cq;       /* likewise */
-    struct ibv_qp_cap cap; /* asked for; what was granted after success */
-    int sq_sig_all;        /* every WR of the send queue is signaled */
+    mrg_cq *send_cq;          /* NULL: one is made for the id, and goes with its QP */
+    mrg_cq *recv_cq;          /* likewise */
+    mrg_srq *srq;             /* where receives come from; NULL: the id's SRQ if it has one, else the QP itself */
+    struct ibv_qp_cap cap;    /* asked for; what was granted after success */
+    enum ibv_qp_type qp_type; /* of an id's QP: 0, or what its port space says */
+    int sq_sig_all;           /* every WR of the send queue is signaled */
+    mrg_pd *pd;               /* the _ex forms only; NULL: the id's */
+    mrg_xrcd *xrcd;           /* XRC only */
 } mrg_qp_init_attr;
+
+/* struct ibv_srq_init_attr, and what of _ex concerns ownership, with handles. */
+typedef struct mrg_srq_init_attr {
+    void *srq_context;
+    struct ibv_srq_attr attr;   /* asked for; what was granted after success */
+    enum ibv_srq_type srq_type; /* 0: basic */
+    mrg_pd *pd;                 /* the _ex forms only; NULL: the id's */
+    mrg_xrcd *xrcd;             /* XRC only */
+    mrg_cq *cq;                 /* XRC only */
+} mrg_srq_init_attr;
+
+/* struct ibv_mw_bind_info with a handle: what of an MR a window opens. Length 0 closes a window of type 1. */
+typedef struct mrg_mw_bind_info {
+    mrg_mr *mr;
+    uint64_t addr;   /* in the MR's iova space */
+    uint64_t length; /* bytes */
+    unsigned int mw_access_flags;
+} mrg_mw_bind_info;
+
+/* struct ibv_send_wr with handles. */
+typedef struct mrg_send_wr {
+    uint64_t wr_id;
+    struct mrg_send_wr *next; /* posted together with this one; NULL: the last */
+    const mrg_sge *sg_list;
+    int num_sge;
+    enum ibv_wr_opcode opcode;
+    unsigned int send_flags;
+    union {
+        uint32_t imm_data;        /* _WITH_IMM: in network order */
+        uint32_t invalidate_rkey; /* SEND_WITH_INV: the peer's */
+    };
+    union {
+        struct {
+            uint64_t remote_addr;
+            uint32_t rkey;
+        } rdma;
+        struct {
+            uint64_t remote_addr;
+            uint64_t compare_add;
+            uint64_t swap;
+            uint32_t rkey;
+        } atomic;
+        struct {
+            mrg_ah *ah;
+            uint32_t remote_qpn;
+            uint32_t remote_qkey;
+        } ud;
+    } wr;
+    union {
+        struct {
+            uint32_t remote_srqn;
+        } xrc;
+    } qp_type;
+    struct {
+        mrg_mw *mw;    /* BIND_MW and LOCAL_INV, which names the window in the place of its rkey */
+        uint32_t rkey; /* BIND_MW: the window's from now on, mrg_inc_rkey(mrg_mw_rkey(mw)) */
+        mrg_mw_bind_info bind_info;
+    } bind_mw;
+} mrg_send_wr;
+
+/* struct ibv_recv_wr with handles. */
+typedef struct mrg_recv_wr {
+    uint64_t wr_id;
+    struct mrg_recv_wr *next;
+    const mrg_sge *sg_list;
+    int num_sge;
+} mrg_recv_wr;
+
+/* struct ibv_mw_bind with a handle. */
+typedef struct mrg_mw_bind {
+    uint64_t wr_id;
+    unsigned int send_flags;
+    mrg_mw_bind_info bind_info;
+} mrg_mw_bind;
 
 /* Takes memory back that a registration owned: mrg_reg_mr_owned. */
 typedef void mrg_release_fn(void *addr, size_t length, void *arg);

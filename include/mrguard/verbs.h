@@ -93,8 +93,34 @@ MRG_API mrg_mr *mrg_reg_mr_owned(mrg_pd *pd, void *addr, size_t length, int acce
     MRG_MUST_CHECK MRG_GIVES;
 
 /*
+ * The other forms of registration, on a PD: with an address of the caller's choice for WRs and peers, iova (ibv_reg_mr_iova);
+ * of a DMA buffer by its descriptor, [offset, offset + length) of it (ibv_reg_dmabuf_mr); and the MR that reads as zeros
+ * and swallows what is written (ibv_alloc_null_mr), for all addresses. What is posted is checked in iova space. As
+ * mrg_reg_mr; ERANGE (out-of-range): iova + length wraps around; EOPNOTSUPP and others: the provider has no such form.
+ * On-demand registration is IBV_ACCESS_ON_DEMAND; with addr NULL and length SIZE_MAX it covers the address space.
+ */
+MRG_API mrg_mr *mrg_reg_mr_iova(mrg_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+    MRG_MUST_CHECK MRG_GIVES;
+MRG_API mrg_mr *mrg_reg_dmabuf_mr(mrg_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+    MRG_MUST_CHECK MRG_GIVES;
+MRG_API mrg_mr *mrg_alloc_null_mr(mrg_pd *pd) MRG_MUST_CHECK MRG_GIVES;
+
+/*
+ * Changes an MR where it is (ibv_rereg_mr): flags of IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS say which of the
+ * arguments count. The handle stays good, the rkey may change. EBUSY as mrg_dereg_mr. EINVAL: flags (bad-argument);
+ * memory that belongs to the MR is to change (wrong-state); ranges and access as mrg_reg_mr. The provider's errno: it
+ * refused, and the MR is to be taken for what it was.
+ */
+MRG_API int mrg_rereg_mr(mrg_mr *mr, int flags, mrg_pd *pd, void *addr, size_t length, int access) MRG_MUST_CHECK;
+
+/* Advice about pieces of on-demand MRs (ibv_advise_mr). EINVAL (bad-argument): no pieces. Else the provider's. */
+MRG_API int mrg_advise_mr(mrg_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, const mrg_sge *sgl,
+                          uint32_t nsge) MRG_MUST_CHECK;
+
+/*
  * Deregisters, the strict form (rdma_dereg_mr): the only reference, nothing in flight. The handle is stale
- * afterwards. EBUSY: a WR in flight uses it (dereg-in-flight), or others hold references (destroy-order).
+ * afterwards. EBUSY: a WR in flight or an explicit borrow uses it (dereg-in-flight), a memory window is bound to it
+ * (window-bound), or others hold references (destroy-order).
  * EINVAL (foreign-mr): not a handle at all but a raw ibv_mr or a peer's number. ESTALE: a second release.
  * The provider's errno: it refused; the MR is live as before.
  */
@@ -117,11 +143,28 @@ MRG_API mrg_mr *mrg_mr_unref(mrg_mr *mr MRG_TAKES);
  */
 MRG_API int mrg_mr_move(mrg_mr *mr, mrg_pd *pd);
 
-/* What the MR covers and grants. Lock-free. NULL or 0 with errno for a bad handle. There is no lkey. */
+/*
+ * The explicit borrow, for those who build work requests of their own (mlx5dv, DEVX, ibv_cq_ex): from begin to end the
+ * MR cannot be deregistered, as if a WR were in flight. What begin stores in *ret is given up by end, once. addr is in
+ * the MR's iova space; access: IBV_ACCESS_LOCAL_WRITE where the device writes, 0 where it reads. ERANGE
+ * (out-of-range), EACCES (missing-access): as for a post. EINVAL (bad-argument): ret NULL. A borrow costs an object:
+ * one lock that all share.
+ */
+MRG_API int mrg_borrow_begin(mrg_mr *mr, void *addr, size_t length, int access, mrg_borrow **ret) MRG_MUST_CHECK;
+MRG_API int mrg_borrow_end(mrg_borrow *borrow MRG_TAKES);
+
+/*
+ * What the MR covers and grants. Lock-free. NULL or 0 with errno for a bad handle. There is no lkey. _iova: what WRs and
+ * peers begin at, which is _addr but for mrg_reg_mr_iova and its like.
+ */
 MRG_API void *mrg_mr_addr(mrg_mr *mr MRG_BORROWS);
+MRG_API uint64_t mrg_mr_iova(mrg_mr *mr MRG_BORROWS);
 MRG_API size_t mrg_mr_length(mrg_mr *mr MRG_BORROWS);
 MRG_API uint32_t mrg_mr_rkey(mrg_mr *mr MRG_BORROWS);
 MRG_API int mrg_mr_access(mrg_mr *mr MRG_BORROWS);
+
+/* The raw MR, for code that is not ported yet: it stays the handle's, and goes with it. NULL for a bad handle. */
+MRG_API struct ibv_mr *mrg_mr_raw(mrg_mr *mr MRG_BORROWS);
 
 /* Completion channels and queues */
 
@@ -147,6 +190,12 @@ MRG_API mrg_cq *mrg_create_cq(mrg_context *device, int cqe, void *context, mrg_c
  * acknowledged (unacked-event), where libibverbs would hang.
  */
 MRG_API int mrg_destroy_cq(mrg_cq *cq MRG_TAKES);
+
+/* Changes a CQ's size (ibv_resize_cq). EINVAL (bad-argument): cqe below 1. Else the provider's errno. */
+MRG_API int mrg_resize_cq(mrg_cq *cq, int cqe) MRG_MUST_CHECK;
+
+/* The raw CQ, which stays the handle's. Who polls it raw must not poll the handle too. NULL for a bad handle. */
+MRG_API struct ibv_cq *mrg_cq_raw(mrg_cq *cq MRG_BORROWS);
 
 /* Asks for an event at the next completion, or the next solicited or failed one (ibv_req_notify_cq). */
 MRG_API int mrg_req_notify_cq(mrg_cq *cq, int solicited_only);
@@ -190,7 +239,7 @@ MRG_API int mrg_get_recv_comp(mrg_id *id, struct ibv_wc *wc);
  *   mrg_post_read, _readv     from the peer's remote_addr into addr   (rdma_post_read, ...)
  *   mrg_post_write, _writev   from addr to the peer's remote_addr     (rdma_post_write, ...)
  *
- * flags: IBV_SEND_SIGNALED, _FENCE, _SOLICITED, _INLINE. Inline data needs no MR and may be reused at once.
+ * With an SRQ of the id's, receives go to that. flags: IBV_SEND_SIGNALED, _FENCE, _SOLICITED, _INLINE. Inline data needs no MR and may be reused at once.
  * The v forms take nsge pieces; a piece of length 0 is skipped, and no piece at all is a message of length 0.
  *
  * EINVAL: no-qp, the id has no QP; unregistered-post, mr is NULL though data is neither empty nor inline;
@@ -213,6 +262,14 @@ MRG_API int mrg_post_readv(mrg_id *id, void *context, const mrg_sge *sgl, int ns
                            uint32_t rkey);
 MRG_API int mrg_post_writev(mrg_id *id, void *context, const mrg_sge *sgl, int nsge, int flags, uint64_t remote_addr,
                             uint32_t rkey);
+
+/*
+ * Posts a datagram to a QP of a peer by an address handle (rdma_post_ud_send). As mrg_post_send, and EINVAL: ah NULL
+ * (bad-argument); the id is not of RDMA_PS_UDP (wrong-state). EXDEV (wrong-pd): AH and QP are on different PDs. ESTALE
+ * (stale-handle): the AH is gone. The WR uses the AH until its completion.
+ */
+MRG_API int mrg_post_ud_send(mrg_id *id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags,
+                             mrg_ah *ah, uint32_t remote_qpn);
 
 /*
  * The checked remote form: READs from (WRITEs to) the length bytes at offset of what a peer exported. As

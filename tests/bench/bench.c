@@ -85,8 +85,9 @@ static void set_up(void)
     struct rdma_cm_id *raw_id;
     must(verbs.create_id(NULL, &raw_id, NULL, RDMA_PS_TCP));
     raw_cq = verbs.create_cq(&stub_devices[0], 64, NULL, NULL, 0);
-    struct ibv_qp_init_attr raw_attr = {.send_cq = raw_cq, .recv_cq = raw_cq, .cap = attr.cap};
-    must(verbs.create_qp(raw_id, raw_pd, &raw_attr));
+    raw_id->verbs = &stub_devices[0];
+    struct ibv_qp_init_attr_ex raw_attr = {.send_cq = raw_cq, .recv_cq = raw_cq, .cap = attr.cap, .pd = raw_pd};
+    must(verbs.create_qp(raw_id, &raw_attr));
     raw_qp = raw_id->qp;
     stub.lazy = true;
 }

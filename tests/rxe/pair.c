@@ -38,7 +38,7 @@ static void *accept_one(void *arg)
 static void connect_to(struct pair *p)
 {
     char port[8];
-    struct sockaddr_in *at = (struct sockaddr_in *)mrg_id_local_addr(p->listener);
+    struct sockaddr_in *at = (struct sockaddr_in *)mrg_get_local_addr(p->listener);
     snprintf(port, sizeof port, "%u", ntohs(at->sin_port));
     struct rdma_addrinfo *res = device_addr("RXE_ADDR", port, 0);
     mrg_qp_init_attr attr = ordinary;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,12 @@ struct stub_qp {
     struct ibv_qp qp;
     struct stub_queue send, recv;
     bool all_signaled;
+};
+
+struct stub_srq {
+    struct ibv_srq srq;
+    struct posted wrs[QP_ROOM];
+    int count;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -156,6 +163,39 @@ static int disconnect(struct rdma_cm_id *id)
     return 0;
 }
 
+static int with_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+{
+    (void)id, (void)ece;
+    return 0;
+}
+
+static int init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)
+{
+    (void)id, (void)attr;
+    *mask = IBV_QP_STATE;
+    return 0;
+}
+
+static int join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context)
+{
+    (void)id, (void)addr;
+    stub.joins++;
+    stub.last_join = context;
+    return 0;
+}
+
+static int join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
+{
+    return join_multicast(id, attr->addr, context);
+}
+
+static int leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+    (void)id, (void)addr;
+    stub.joins--;
+    return 0;
+}
+
 /* Events */
 
 static struct rdma_cm_event *next_event;
@@ -205,12 +245,83 @@ static void free_devices(struct ibv_context **list)
     gone(list, &stub.device_lists);
 }
 
+static struct ibv_context *open_device(struct ibv_device *device)
+{
+    struct ibv_context *context = made(calloc(1, sizeof *context), &stub.live_others);
+    if (context)
+        context->device = device;
+    return context;
+}
+
+static int close_device(struct ibv_context *context)
+{
+    return gone(context, &stub.live_others);
+}
+
+static struct ibv_async_event next_async;
+
+void stub_async(enum ibv_event_type type, void *element)
+{
+    next_async = (struct ibv_async_event){.event_type = type, .element.cq = element};
+}
+
+static int get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+    (void)context;
+    if (!next_async.element.cq)
+        return errno = EAGAIN, -1;
+    *event = next_async;
+    next_async.element.cq = NULL;
+    return 0;
+}
+
+static void ack_async_event(struct ibv_async_event *event)
+{
+    (void)event;
+    stub.acked_async++;
+}
+
+static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                           struct ibv_device_attr_ex *attr)
+{
+    (void)input;
+    *attr = (struct ibv_device_attr_ex){0};
+    return query_device(context, &attr->orig_attr);
+}
+
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+{
+    (void)context, (void)port;
+    *attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE};
+    return 0;
+}
+
+static int query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    (void)context, (void)port, (void)index;
+    *gid = (union ibv_gid){{1}};
+    return 0;
+}
+
+static int query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
+{
+    (void)context, (void)port, (void)index;
+    *pkey = 0xffff;
+    return 0;
+}
+
 static struct ibv_pd *alloc_pd(struct ibv_context *context)
 {
     struct ibv_pd *pd = made(calloc(1, sizeof *pd), &stub.live_pds);
     if (pd)
         pd->context = context;
     return pd;
+}
+
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr)
+{
+    (void)attr;
+    return alloc_pd(context);
 }
 
 static int dealloc_pd(struct ibv_pd *pd)
@@ -228,6 +339,42 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, int a
     uint32_t key = next_key++;
     *mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length, .lkey = key, .rkey = key};
     return mr;
+}
+
+static struct ibv_mr *reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+    (void)iova;
+    return reg_mr(pd, addr, length, access);
+}
+
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                                    int access)
+{
+    (void)iova, (void)fd;
+    return reg_mr(pd, (void *)(uintptr_t)offset, length, access);
+}
+
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *pd)
+{
+    return reg_mr(pd, NULL, SIZE_MAX, 0);
+}
+
+static int rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    (void)access;
+    if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+        mr->addr = addr, mr->length = length;
+    if (flags & IBV_REREG_MR_CHANGE_PD)
+        mr->pd = pd;
+    mr->rkey++;
+    return 0;
+}
+
+static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sges,
+                     uint32_t count)
+{
+    (void)pd, (void)advice, (void)flags, (void)sges, (void)count;
+    return 0;
 }
 
 static int dereg_mr(struct ibv_mr *mr)
@@ -259,29 +406,189 @@ static struct ibv_cq *create_cq(struct ibv_context *context, int cqe, void *cq_c
     return &cq->cq;
 }
 
+static int resize_cq(struct ibv_cq *cq, int cqe)
+{
+    cq->cqe = cqe;
+    return 0;
+}
+
 static int destroy_cq(struct ibv_cq *cq)
 {
     return gone(cq, &stub.live_cqs);
 }
 
-static int create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
     static _Atomic uint32_t next_number = 17;
     if (attr->cap.max_send_wr > QP_ROOM || attr->cap.max_recv_wr > QP_ROOM || attr->cap.max_send_sge > 32 ||
         attr->cap.max_recv_sge > 32)
-        return errno = EINVAL, -1;
+        return errno = EINVAL, NULL;
     struct stub_qp *qp = made(calloc(1, sizeof *qp), &stub.live_qps);
     if (!qp)
-        return -1;
-    qp->qp = (struct ibv_qp){.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq};
+        return NULL;
+    qp->qp = (struct ibv_qp){.context = context,
+                             .pd = attr->pd,
+                             .send_cq = attr->send_cq,
+                             .recv_cq = attr->recv_cq,
+                             .srq = attr->srq,
+                             .qp_context = attr->qp_context,
+                             .qp_type = attr->qp_type};
     qp->qp.qp_num = next_number++;
     qp->qp.state = IBV_QPS_RTS;
     qp->all_signaled = attr->sq_sig_all;
     attr->cap.max_inline_data = attr->cap.max_inline_data < 32 ? 32 : attr->cap.max_inline_data;
-    id->qp = &qp->qp;
-    id->pd = pd;
+    return &qp->qp;
+}
+
+static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+    id->qp = create_qp_ex(id->verbs, attr);
+    id->pd = id->qp ? attr->pd : id->pd;
+    return id->qp ? 0 : -1;
+}
+
+static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    if (mask & IBV_QP_STATE)
+        qp->state = attr->qp_state;
     return 0;
 }
+
+static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+    (void)mask;
+    *attr = (struct ibv_qp_attr){.qp_state = qp->state};
+    *init = (struct ibv_qp_init_attr){.send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .qp_type = qp->qp_type};
+    return 0;
+}
+
+static int mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+    (void)qp, (void)gid, (void)lid;
+    return 0;
+}
+
+/* SRQs, XRC domains, thread domains, AHs, MWs */
+
+static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+    struct stub_srq *srq = made(calloc(1, sizeof *srq), &stub.live_srqs);
+    if (!srq)
+        return NULL;
+    srq->srq = (struct ibv_srq){.context = context, .srq_context = attr->srq_context, .pd = attr->pd};
+    return &srq->srq;
+}
+
+static int modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+    (void)srq, (void)attr, (void)mask;
+    return 0;
+}
+
+static int query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+    (void)srq;
+    *attr = (struct ibv_srq_attr){.max_wr = 8};
+    return 0;
+}
+
+static int get_srq_num(struct ibv_srq *srq, uint32_t *number)
+{
+    (void)srq;
+    *number = 1;
+    return 0;
+}
+
+static int destroy_srq(struct ibv_srq *srq)
+{
+    return gone(srq, &stub.live_srqs);
+}
+
+static int post_srq_recv(struct ibv_srq *raw, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    struct stub_srq *srq = (struct stub_srq *)raw;
+    for (; wr; wr = wr->next) {
+        if (srq->count == QP_ROOM)
+            return *bad = wr, ENOMEM;
+        srq->wrs[srq->count++].wr_id = wr->wr_id;
+    }
+    return 0;
+}
+
+void stub_complete_srq(struct ibv_srq *raw, int which, struct ibv_qp *qp, enum ibv_wc_status status)
+{
+    struct stub_srq *srq = (struct stub_srq *)raw;
+    uint64_t wr_id = srq->wrs[which].wr_id;
+    memmove(&srq->wrs[which], &srq->wrs[which + 1], (size_t)(--srq->count - which) * sizeof *srq->wrs);
+    stub_push(qp->recv_cq, wr_id, qp->qp_num, status);
+}
+
+static struct ibv_xrcd *open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
+{
+    (void)attr;
+    struct ibv_xrcd *xrcd = made(calloc(1, sizeof *xrcd), &stub.live_others);
+    if (xrcd)
+        xrcd->context = context;
+    return xrcd;
+}
+
+static int close_xrcd(struct ibv_xrcd *xrcd)
+{
+    return gone(xrcd, &stub.live_others);
+}
+
+static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr)
+{
+    (void)attr;
+    struct ibv_td *td = made(calloc(1, sizeof *td), &stub.live_others);
+    if (td)
+        td->context = context;
+    return td;
+}
+
+static int dealloc_td(struct ibv_td *td)
+{
+    return gone(td, &stub.live_others);
+}
+
+static struct ibv_ah *create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    (void)attr;
+    struct ibv_ah *ah = made(calloc(1, sizeof *ah), &stub.live_others);
+    if (ah)
+        *ah = (struct ibv_ah){.context = pd->context, .pd = pd};
+    return ah;
+}
+
+static int init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+                           struct ibv_ah_attr *attr)
+{
+    (void)context, (void)wc, (void)grh;
+    attr->port_num = port;
+    return 0;
+}
+
+static int destroy_ah(struct ibv_ah *ah)
+{
+    return gone(ah, &stub.live_others);
+}
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+    static _Atomic uint32_t next_key = 0x10000;
+    struct ibv_mw *mw = made(calloc(1, sizeof *mw), &stub.live_others);
+    if (mw)
+        *mw =
+            (struct ibv_mw){.context = pd->context, .pd = pd, .rkey = atomic_fetch_add(&next_key, 0x100), .type = type};
+    return mw;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+    return gone(mw, &stub.live_others);
+}
+
+static int bind_mw(struct ibv_qp *raw, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 
 static int destroy_qp(struct ibv_qp *qp)
 {
@@ -338,12 +645,9 @@ static void put(struct stub_qp *qp, struct stub_queue *queue, uint64_t wr_id, bo
     pthread_mutex_unlock(&lock);
 }
 
-static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static int post_one_send(struct ibv_qp *raw, const struct ibv_send_wr *wr)
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
-    (void)bad;
-    if (stub.lazy)
-        return note(raw, wr->wr_id, wr->sg_list, wr->num_sge), 0;
     bool signaled = qp->all_signaled || (wr->send_flags & IBV_SEND_SIGNALED);
     put(qp, &qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
     if (!stub.hold_sends)
@@ -351,14 +655,37 @@ static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send
     return 0;
 }
 
+/* stub.take: how many WRs of a chain it takes before it is out of memory. */
+static int post_send(struct ibv_qp *raw, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    if (stub.lazy)
+        return note(raw, wr->wr_id, wr->sg_list, wr->num_sge), 0;
+    for (int left = stub.take; wr; wr = wr->next) {
+        if (stub.take && !left--)
+            return *bad = wr, ENOMEM;
+        post_one_send(raw, wr);
+    }
+    return 0;
+}
+
 static int post_recv(struct ibv_qp *raw, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
-    (void)bad;
     if (stub.lazy)
         return note(raw, wr->wr_id, wr->sg_list, wr->num_sge), 0;
-    put(qp, &qp->recv, wr->wr_id, true, wr->sg_list, wr->num_sge);
+    for (int left = stub.take; wr; wr = wr->next) {
+        if (stub.take && !left--)
+            return *bad = wr, ENOMEM;
+        put(qp, &qp->recv, wr->wr_id, true, wr->sg_list, wr->num_sge);
+    }
     return 0;
+}
+
+static int bind_mw(struct ibv_qp *raw, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+    struct ibv_send_wr wr = {.wr_id = bind->wr_id, .send_flags = bind->send_flags};
+    mw->rkey = ibv_inc_rkey(mw->rkey);
+    return post_one_send(raw, &wr);
 }
 
 /* A lazy poll completes the WR that was posted last. */
@@ -429,6 +756,49 @@ void stub_install(void)
         .create_qp = create_qp,
         .get_devices = get_devices,
         .query_device = query_device,
+        .query_device_ex = query_device_ex,
+        .query_port = query_port,
+        .query_gid = query_gid,
+        .query_pkey = query_pkey,
+        .open_device = open_device,
+        .close_device = close_device,
+        .get_async_event = get_async_event,
+        .ack_async_event = ack_async_event,
+        .reject_ece = reject,
+        .set_local_ece = with_ece,
+        .get_remote_ece = with_ece,
+        .init_qp_attr = init_qp_attr,
+        .join_multicast = join_multicast,
+        .join_multicast_ex = join_multicast_ex,
+        .leave_multicast = leave_multicast,
+        .reg_mr_iova = reg_mr_iova,
+        .reg_dmabuf_mr = reg_dmabuf_mr,
+        .alloc_null_mr = alloc_null_mr,
+        .rereg_mr = rereg_mr,
+        .advise_mr = advise_mr,
+        .alloc_td = alloc_td,
+        .dealloc_td = dealloc_td,
+        .alloc_parent_domain = alloc_parent_domain,
+        .open_xrcd = open_xrcd,
+        .close_xrcd = close_xrcd,
+        .create_ah = create_ah,
+        .init_ah_from_wc = init_ah_from_wc,
+        .destroy_ah = destroy_ah,
+        .alloc_mw = alloc_mw,
+        .dealloc_mw = dealloc_mw,
+        .bind_mw = bind_mw,
+        .resize_cq = resize_cq,
+        .create_srq_ex = create_srq_ex,
+        .modify_srq = modify_srq,
+        .query_srq = query_srq,
+        .get_srq_num = get_srq_num,
+        .destroy_srq = destroy_srq,
+        .post_srq_recv = post_srq_recv,
+        .create_qp_ex = create_qp_ex,
+        .modify_qp = modify_qp,
+        .query_qp = query_qp,
+        .attach_mcast = mcast,
+        .detach_mcast = mcast,
         .free_devices = free_devices,
         .alloc_pd = alloc_pd,
         .dealloc_pd = dealloc_pd,

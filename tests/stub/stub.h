@@ -19,6 +19,12 @@ struct stub_state {
     int live_ids;
     int live_channels;
     int device_lists;
+    int live_srqs;
+    int live_others; /* opened devices, XRC and thread domains, AHs, MWs */
+    int joins;
+    void *last_join; /* what was given as its context */
+    int acked_async;
+    int take;           /* WRs that a chain may have before the queue is full; 0: any */
     bool hold_sends;    /* signaled sends complete only when stub_complete says so */
     bool lazy;          /* post and poll keep no books: for benchmarks */
     uint32_t last_lkey; /* of the last SGE posted */
@@ -35,6 +41,12 @@ void stub_install(void);
 /* Completes the oldest count sends (receives) of the QP; status for all of them. */
 void stub_complete_sends(struct ibv_qp *qp, int count, enum ibv_wc_status status);
 void stub_complete_recvs(struct ibv_qp *qp, int count, enum ibv_wc_status status);
+
+/* Completes one of the WRs that are posted to an SRQ, for a QP. */
+void stub_complete_srq(struct ibv_srq *srq, int which, struct ibv_qp *qp, enum ibv_wc_status status);
+
+/* The next ibv_get_async_event gives this; element is not NULL. */
+void stub_async(enum ibv_event_type type, void *element);
 
 /* A completion that nobody posted. */
 void stub_push(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, enum ibv_wc_status status);

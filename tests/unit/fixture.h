@@ -59,6 +59,9 @@ static inline void expect_nothing_left(void)
     cr_expect_eq(stub.live_ids, 0, "%d ids left", stub.live_ids);
     cr_expect_eq(stub.live_channels, 0, "%d channels left", stub.live_channels);
     cr_expect_eq(stub.device_lists, 0, "%d device lists left", stub.device_lists);
+    cr_expect_eq(stub.live_srqs, 0, "%d SRQs left", stub.live_srqs);
+    cr_expect_eq(stub.live_others, 0, "%d domains, AHs, MWs or devices left", stub.live_others);
+    cr_expect_eq(stub.joins, 0, "%d multicast joins left", stub.joins);
 }
 
 #endif

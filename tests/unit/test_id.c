@@ -175,10 +175,10 @@ Test(id, granted_caps_come_back)
     cr_expect_eq(attr.cap.max_inline_data, 32);
 }
 
-static int fail_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int fail_create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-    (void)id, (void)pd, (void)attr;
-    return errno = EIO, -1;
+    (void)id, (void)attr;
+    return errno = EPROTO, -1;
 }
 
 static int fail_destroy_cq(struct ibv_cq *cq)
@@ -352,8 +352,8 @@ static void try_all(void *h, int error)
     TRY(mrg_id_channel(h));
     TRY(mrg_id_verbs(h));
     TRY(mrg_id_qp(h));
-    TRY(mrg_id_local_addr(h));
-    TRY(mrg_id_peer_addr(h));
+    TRY(mrg_get_local_addr(h));
+    TRY(mrg_get_peer_addr(h));
     TRY(mrg_id_private_data(h, &length));
     TRY(mrg_id_pd(h));
     TRY(mrg_alloc_pd(h));
@@ -449,10 +449,10 @@ Test(id, every_call_below_fails_once_and_nothing_is_left)
     int calls = inject_calls();
     cr_assert_geq(calls, 18, "%d", calls);
     for (int n = 1; n <= calls; n++) {
-        inject_arm(n, EIO);
+        inject_arm(n, EPROTO);
         int result = build_and_tear_down();
         if (result)
-            cr_expect_eq(errno, EIO, "call %d (%s): %s", n, inject_hit(), strerror(errno));
+            cr_expect_eq(errno, EPROTO, "call %d (%s): %s", n, inject_hit(), strerror(errno));
         bool device_pd = inject_hit() && !strcmp(inject_hit(), "dealloc_pd");
         inject_arm(0, 0);
         if (device_pd) { /* nobody's call: a finding says so, and the device's next user takes it along */

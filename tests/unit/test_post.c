@@ -459,13 +459,13 @@ Test(borrow, deferred_release_that_the_provider_refuses_becomes_a_finding, .init
     mrg_mr_unref(w.mr);
     stub_complete_recvs(raw_qp(w.id), 1, IBV_WC_SUCCESS);
     struct ibv_wc wc;
-    inject_arm(2, EIO); /* poll, then dereg */
+    inject_arm(2, EPROTO); /* poll, then dereg */
     cr_expect_eq(mrg_get_recv_comp(w.id, &wc), 1);
     cr_expect_str_eq(inject_hit(), "dereg_mr");
     cr_expect_eq(mrg_finding_count("leaked-mr"), 1);
     cr_expect_eq(stub.live_mrs, 2);
     expect_refused(mrg_mr_addr(w.mr), ESTALE, "stale-handle");
-    inject_arm(1, EIO); /* and again */
+    inject_arm(1, EPROTO); /* and again */
     expect_refused(mrg_destroy_ep(w.id), EBUSY, "leaked-mr");
     cr_expect_str_eq(inject_hit(), "dereg_mr");
     cr_expect_eq(mrg_dereg_mr(w.readonly), 0);

@@ -1,0 +1,22 @@
+/* Devices that are gone: what the kernel answers for them does not keep their handles alive. */
+#ifndef MRG_DEVICE_H
+#define MRG_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+/* An event said that the device is gone; or, device_back, its context is closed and the address may name another. */
+void device_removed(struct ibv_context *device);
+void device_back(struct ibv_context *device);
+
+/*
+ * What a release answers: 0 if the provider released the object, or cannot because its device is gone (EIO, the kernel's
+ * answer for one that it has taken apart). Reports a removed device, once.
+ */
+int device_refusal(struct ibv_context *device, int error);
+static inline int device_answer(struct ibv_context *device, int error)
+{
+    return error ? device_refusal(device, error) : 0;
+}
+
+#endif

@@ -1,0 +1,231 @@
+#include "judge.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "ah.h"
+#include "mr.h"
+#include "mw.h"
+
+#define SEND_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
+
+/* What a WR uses */
+
+static bool opcode_known(enum ibv_wr_opcode opcode)
+{
+    const unsigned int known = 1U << IBV_WR_RDMA_WRITE | 1U << IBV_WR_RDMA_WRITE_WITH_IMM | 1U << IBV_WR_SEND |
+                               1U << IBV_WR_SEND_WITH_IMM | 1U << IBV_WR_RDMA_READ | 1U << IBV_WR_ATOMIC_CMP_AND_SWP |
+                               1U << IBV_WR_ATOMIC_FETCH_AND_ADD | 1U << IBV_WR_LOCAL_INV | 1U << IBV_WR_BIND_MW |
+                               1U << IBV_WR_SEND_WITH_INV;
+    return (unsigned int)opcode < 32 && (known >> opcode & 1);
+}
+
+static uint32_t access_of(const struct qp *qp, enum ibv_wr_opcode opcode)
+{
+    if (opcode == IBV_WR_RDMA_READ)
+        return qp->read_sink;
+    return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_ACCESS_LOCAL_WRITE : 0;
+}
+
+static void use(struct work *work, const void *handle)
+{
+    work->wr.also[work->wr.also_count++] = handle_token(handle);
+}
+
+/* The window, what it will be bound to, and, while the WR is in flight, what it was bound to. */
+static void use_window(struct work *work, const mrg_send_wr *wr)
+{
+    use(work, wr->bind_mw.mw);
+    if (work->bind && work->bind->mr)
+        use(work, work->bind->mr);
+    const struct slot *mw = slot_find(wr->bind_mw.mw, TYPE_MW);
+    token before = mw ? mw_bound_to(slot_at(handle_token(wr->bind_mw.mw))) : 0;
+    if (before) {
+        use(work, (void *)(uintptr_t)before);
+        work->wr.also_optional = 1;
+    }
+}
+
+static const char *fault_of_list(const mrg_sge *sgl, int count)
+{
+    return count < 0 ? "a negative number of pieces" : count && !sgl ? "its list of pieces is NULL" : NULL;
+}
+
+static const char *fault_of_send(const mrg_send_wr *wr)
+{
+    if (!opcode_known(wr->opcode))
+        return "an opcode that cannot be posted";
+    if (wr->send_flags & ~SEND_FLAGS)
+        return "flags that a post does not know";
+    return fault_of_list(wr->sg_list, wr->num_sge);
+}
+
+void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
+{
+    bool is_inline = wr->send_flags & IBV_SEND_INLINE;
+    *work = (struct work){
+        .wr = {wr->wr_id, wr->sg_list, wr->num_sge, .borrows = !is_inline},
+        .is_inline = is_inline,
+        .access = access_of(qp, wr->opcode),
+        .send = wr,
+        .bind = wr->opcode == IBV_WR_BIND_MW ? &wr->bind_mw.bind_info : NULL,
+        .malformed = fault_of_send(wr),
+    };
+    if (__builtin_expect(qp->raw->qp_type == IBV_QPT_UD, 0) && wr->wr.ud.ah)
+        use(work, wr->wr.ud.ah);
+    if (__builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0))
+        use_window(work, wr);
+}
+
+void work_of_recv(struct work *work, const mrg_recv_wr *wr)
+{
+    *work = (struct work){
+        .wr = {wr->wr_id, wr->sg_list, wr->num_sge, .borrows = true},
+        .access = IBV_ACCESS_LOCAL_WRITE,
+        .malformed = fault_of_list(wr->sg_list, wr->num_sge),
+    };
+}
+
+/* Judgement */
+
+static enum rule judge_piece(const struct work *work, const mrg_sge *piece, uint32_t pd)
+{
+    if (!piece->length || work->is_inline)
+        return piece->length > UINT32_MAX ? RULE_LENGTH_TRUNCATED : RULE_NONE;
+    struct sge_facts sge = {(uintptr_t)piece->addr, piece->length, work->access, pd};
+    if (!piece->mr)
+        return check_sge(&sge, NULL);
+    struct mr_facts mr = mr_facts(slot_at(handle_token(piece->mr)));
+    return check_sge(&sge, &mr);
+}
+
+static struct verdict whole(enum rule rule, const char *words)
+{
+    return (struct verdict){.rule = rule, .piece = -1, .words = words};
+}
+
+/* A range of an MR that a window is to open: as check_sge, and what the window grants must be the MR's to give. */
+static struct verdict judge_bind(const struct work *work, const struct queues *queues)
+{
+    const mrg_mw_bind_info *bind = work->bind;
+    const struct mw *mw = mw_of(slot_at(handle_token(work->send->bind_mw.mw)));
+    if (mw->pd != queues->pd)
+        return whole(RULE_WRONG_PD, "the MW is on another PD than the QP");
+    if (!bind->mr)
+        return bind->length ? whole(RULE_UNREGISTERED_POST, "a window is bound to a range without an MR")
+                            : whole(RULE_NONE, NULL);
+    struct mr_facts mr = mr_facts(slot_at(handle_token(bind->mr)));
+    if (mr.pd != queues->pd)
+        return whole(RULE_WRONG_PD, "the MR is on another PD than the QP");
+    if (!range_within(bind->addr, bind->length, mr.addr, mr.length))
+        return whole(RULE_OUT_OF_RANGE, "the window reaches outside the MR");
+    if (!(mr.access & IBV_ACCESS_MW_BIND))
+        return whole(RULE_MISSING_ACCESS, "the MR was registered without IBV_ACCESS_MW_BIND");
+    if ((bind->mw_access_flags & ACCESS_PEER_WRITES) && !(mr.access & IBV_ACCESS_LOCAL_WRITE))
+        return whole(RULE_MISSING_ACCESS, "the window lets a peer write into an MR without IBV_ACCESS_LOCAL_WRITE");
+    if (mw->raw->type == IBV_MW_TYPE_2 && (work->send->bind_mw.rkey ^ mw->rkey) >> 8)
+        return whole(RULE_BAD_ARGUMENT, "a window's new rkey is mrg_inc_rkey of its old one");
+    return whole(RULE_NONE, NULL);
+}
+
+static struct verdict judge_datagram(const struct work *work, const struct queues *queues)
+{
+    if (!work->send->wr.ud.ah)
+        return whole(RULE_BAD_ARGUMENT, "a datagram is posted without an AH");
+    if (ah_of(slot_at(handle_token(work->send->wr.ud.ah)))->pd != queues->pd)
+        return whole(RULE_WRONG_PD, "the AH is on another PD than the QP");
+    return whole(RULE_NONE, NULL);
+}
+
+/* What sends have beyond pieces. */
+static struct verdict judge_send(const struct work *work, const struct queues *queues, const struct qp *qp)
+{
+    if (work->bind || work->send->opcode == IBV_WR_LOCAL_INV) {
+        bool type_1 = mw_of(slot_at(handle_token(work->send->bind_mw.mw)))->raw->type == IBV_MW_TYPE_1;
+        if (type_1 != work->type_1)
+            return whole(RULE_BAD_ARGUMENT, type_1 ? "a window of type 1 is bound by mrg_bind_mw, and not invalidated"
+                                                   : "a window of type 2 is bound by a WR of mrg_ibv_post_send");
+        return work->bind ? judge_bind(work, queues) : whole(RULE_NONE, NULL);
+    }
+    return qp->raw->qp_type == IBV_QPT_UD ? judge_datagram(work, queues) : whole(RULE_NONE, NULL);
+}
+
+static struct verdict judge_pieces(const struct work *work, uint32_t pd, uint32_t max_inline)
+{
+    struct verdict verdict = {.piece = -1};
+    for (int i = 0; i < work->wr.count; i++) {
+        verdict.rule = judge_piece(work, &work->wr.sgl[i], pd);
+        if (verdict.rule != RULE_NONE) {
+            verdict.piece = i;
+            return verdict;
+        }
+        verdict.bytes += work->wr.sgl[i].length;
+    }
+    verdict.rule = check_message(verdict.bytes, work->is_inline, max_inline);
+    return verdict;
+}
+
+struct verdict judge(const struct work *work, const struct queues *queues, const struct slot *owner)
+{
+    if (__builtin_expect(work->malformed != NULL, 0))
+        return whole(RULE_BAD_ARGUMENT, work->malformed);
+    if (!work->send)
+        return judge_pieces(work, queues->pd, 0);
+    const struct qp *qp = qp_of(owner);
+    struct verdict verdict = judge_send(work, queues, qp);
+    return verdict.rule == RULE_NONE ? judge_pieces(work, queues->pd, qp->max_inline) : verdict;
+}
+
+/* Refusals. They run after the queue is let go; handles are looked at anew, for words only. */
+
+#define NEAR (UINT64_C(1) << 30)
+
+static int refuse_range(const struct here *here, const mrg_sge *piece, const struct slot *mr)
+{
+    uint64_t addr = (uintptr_t)piece->addr, start = mr->hot.addr, size = mr->hot.length;
+    if (addr < start ? start - addr > NEAR : addr - start > size && addr - start - size > NEAR)
+        return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p are nowhere near the MR: is it another buffer's?",
+                      piece->length, piece->addr);
+    if (addr < start)
+        return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p begin %" PRIu64 " bytes before the MR",
+                      piece->length, piece->addr, start - addr);
+    uint64_t beyond =
+        addr - start > size ? addr - start - size + piece->length : piece->length - (size - (addr - start));
+    return refuse(RULE_OUT_OF_RANGE, here, mr, "%zu bytes at %p reach %" PRIu64 " byte%s beyond the MR", piece->length,
+                  piece->addr, beyond, beyond == 1 ? "" : "s");
+}
+
+static int refuse_piece(enum rule rule, const struct here *here, const struct work *work, const mrg_sge *piece)
+{
+    const struct slot *mr = piece->mr ? slot_find(piece->mr, TYPE_MR) : NULL;
+    if (rule == RULE_OUT_OF_RANGE && !mr) /* it went meanwhile */
+        return refuse_handle(piece->mr, TYPE_MR, here);
+    switch (rule) {
+    case RULE_UNREGISTERED_POST:
+        return refuse(rule, here, NULL, "%zu bytes at %p come without an MR", piece->length, piece->addr);
+    case RULE_LENGTH_TRUNCATED:
+        return refuse(rule, here, mr, "%zu bytes do not fit the 32-bit length of an SGE", piece->length);
+    case RULE_WRONG_PD:
+        return refuse(rule, here, mr, "the MR is on another PD than the %s", work->send ? "QP" : "QP or SRQ");
+    case RULE_OUT_OF_RANGE:
+        return refuse_range(here, piece, mr);
+    default:
+        if (work->access & IBV_ACCESS_REMOTE_WRITE)
+            return refuse(rule, here, mr, "over iWARP a READ needs an MR registered with IBV_ACCESS_REMOTE_WRITE too");
+        return refuse(rule, here, mr, "the device would write into an MR registered without IBV_ACCESS_LOCAL_WRITE");
+    }
+}
+
+int refuse_verdict(const struct verdict *verdict, const struct work *work, const struct slot *owner,
+                   const struct here *here)
+{
+    if (verdict->words)
+        return refuse(verdict->rule, here, owner, "%s", verdict->words);
+    if (verdict->piece >= 0)
+        return refuse_piece(verdict->rule, here, work, &work->wr.sgl[verdict->piece]);
+    if (verdict->rule == RULE_INLINE_TOO_LONG)
+        return refuse(verdict->rule, here, NULL, "%" PRIu64 " bytes inline, where the QP was granted %" PRIu32,
+                      verdict->bytes, qp_of(owner)->max_inline);
+    return refuse(verdict->rule, here, NULL, "%" PRIu64 " bytes in one WR, where a message holds 2 GiB",
+                  verdict->bytes);
+}

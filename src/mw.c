@@ -1,0 +1,177 @@
+#include "mw.h"
+
+#include <errno.h>
+
+#include "api.h"
+#include "device.h"
+#include "pd.h"
+#include "verbs.h"
+
+/* Windows by the part of the key that a window keeps for life, so that a completion finds the one it names. */
+#define BUCKETS 1024
+static pthread_mutex_t keys_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t buckets[BUCKETS];
+
+static uint32_t *bucket_of(uint32_t rkey)
+{
+    return &buckets[(rkey >> 8) % BUCKETS];
+}
+
+static void enlist(struct slot *slot)
+{
+    uint32_t *bucket = bucket_of(mw_of(slot)->rkey);
+    pthread_mutex_lock(&keys_lock);
+    mw_of(slot)->next = *bucket;
+    *bucket = slot_index(slot);
+    pthread_mutex_unlock(&keys_lock);
+}
+
+static void strike(struct slot *slot)
+{
+    uint32_t *link = bucket_of(mw_of(slot)->rkey);
+    pthread_mutex_lock(&keys_lock);
+    while (*link != slot_index(slot))
+        link = &mw_of(&slot_table[*link])->next;
+    *link = mw_of(slot)->next;
+    pthread_mutex_unlock(&keys_lock);
+}
+
+/* The window leaves the list before its key may be another's. */
+static int mw_release(struct slot *slot)
+{
+    strike(slot);
+    int error = device_answer(mw_of(slot)->raw->context, verbs.dealloc_mw(mw_of(slot)->raw));
+    if (error)
+        enlist(slot);
+    return error;
+}
+
+static enum rule mw_busy(struct slot *slot, char *why, size_t size)
+{
+    snprintf(why, size, "%u WRs in flight bind or invalidate this MW", atomic_load(&slot->cold.users));
+    return RULE_DESTROY_ORDER;
+}
+
+static const struct class mw_class = {
+    .type = TYPE_MW, .edges = MW_EDGES, .body_size = sizeof(struct mw), .busy = mw_busy, .release = mw_release};
+
+static mrg_mw *mw_new(struct slot *pd, enum ibv_mw_type type, const struct here *here)
+{
+    struct slot *slot = object_new(&mw_class, here->site, (token[]){slot_token(pd)}, 1);
+    if (!slot)
+        return object_refuse_new(&mw_class, here), NULL;
+    struct mw *mw = mw_of(slot);
+    mw->pd = pd_of(pd)->root;
+    mw->changing = false;
+    mw->edge = MW_EDGE_PD;
+    mw->raw = verbs.alloc_mw(pd_of(pd)->raw, type);
+    if (!mw->raw)
+        return object_failed(slot);
+    mw->rkey = mw->raw->rkey;
+    enlist(slot);
+    return object_publish(slot);
+}
+
+API(mrg_mw *, mrg_alloc_mw, (mrg_pd * pd, enum ibv_mw_type type), (pd, type))
+{
+    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "there is no type %d of memory windows", (int)type), NULL;
+    struct slot *parent = object_enter(pd, TYPE_PD, HERE);
+    if (!parent)
+        return NULL;
+    mrg_mw *mw = mw_new(parent, type, HERE);
+    object_exit(parent);
+    return mw;
+}
+
+API(int, mrg_dealloc_mw, (mrg_mw * mw), (mw))
+{
+    return object_destroy(mw, TYPE_MW, HERE);
+}
+
+API(uint32_t, mrg_mw_rkey, (mrg_mw * mw), (mw))
+{
+    const struct slot *slot = slot_find(mw, TYPE_MW);
+    return slot ? atomic_load(&mw_of(slot)->rkey) : (uint32_t)(refuse_handle(mw, TYPE_MW, HERE), 0);
+}
+
+/* Bound and not bound */
+
+token mw_bound_to(struct slot *slot)
+{
+    const struct slot *mr = object_parent(slot, TYPE_MR);
+    return mr ? slot_token(mr) : 0;
+}
+
+static uint32_t other_edge(uint32_t edge)
+{
+    return edge == MW_EDGE_MR ? MW_EDGE_OTHER_MR : MW_EDGE_MR;
+}
+
+bool mw_change_begin(struct slot *slot, token mr)
+{
+    struct mw *mw = mw_of(slot);
+    if (atomic_exchange(&mw->changing, true))
+        return false;
+    if (!mr || !object_join(slot, other_edge(mw->edge), mr))
+        return true;
+    atomic_store(&mw->changing, false);
+    return false;
+}
+
+/* The MR before is borrowed by the WR in flight, or gone already: nobody waits for this edge alone. */
+void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
+{
+    struct mw *mw = mw_of(slot);
+    uint32_t before = mw->edge;
+    mw->edge = mr ? other_edge(before) : MW_EDGE_PD;
+    if (mr && bucket_of(rkey) == bucket_of(mw->rkey)) {
+        mw->rkey = rkey;
+    } else if (mr) {
+        strike(slot);
+        mw->rkey = rkey;
+        enlist(slot);
+    }
+    if (before != MW_EDGE_PD)
+        object_leave(slot, before);
+    atomic_store(&mw->changing, false);
+}
+
+void mw_change_undone(struct slot *slot, token mr)
+{
+    struct mw *mw = mw_of(slot);
+    if (mr)
+        object_leave(slot, other_edge(mw->edge));
+    atomic_store(&mw->changing, false);
+}
+
+/* Held: the window is not dealloced while we look. */
+static struct slot *hold_by_key(uint32_t rkey)
+{
+    struct slot *found = NULL;
+    pthread_mutex_lock(&keys_lock);
+    for (uint32_t index = *bucket_of(rkey); index && !found; index = mw_of(&slot_table[index])->next) {
+        struct slot *slot = &slot_table[index];
+        if (mw_of(slot)->rkey == rkey && object_hold(slot, slot_token(slot)))
+            found = slot;
+    }
+    pthread_mutex_unlock(&keys_lock);
+    return found;
+}
+
+void mw_invalidated(uint32_t rkey, struct finished *finished)
+{
+    struct slot *slot = hold_by_key(rkey);
+    if (!slot)
+        return;
+    struct mw *mw = mw_of(slot);
+    if (!atomic_exchange(&mw->changing, true)) {
+        uint32_t before = atomic_exchange(&mw->edge, MW_EDGE_PD);
+        struct slot *orphan = before != MW_EDGE_PD ? object_cut(slot, before) : NULL;
+        if (orphan)
+            finished_add(finished, orphan);
+        atomic_store(&mw->changing, false);
+    }
+    if (object_unuse(slot))
+        finished_add(finished, slot);
+}

@@ -1,0 +1,47 @@
+/*
+ * Memory windows: keys of their own on a range of an MR, which cannot go while a window is bound to it.
+ *
+ * A window is bound from the post of its bind on, and until it is dealloced, bound elsewhere, or invalidated: by our own
+ * WR from its post on, by the peer from the completion on that says so. While a WR that binds or invalidates is
+ * in flight it borrows the window and both MRs.
+ */
+#ifndef MRG_MW_H
+#define MRG_MW_H
+
+#include <infiniband/verbs.h>
+
+#include "queue.h"
+
+/* The edges of an MW. Two to MRs, so that a bind that is refused has never let go of the MR before. */
+enum { MW_EDGE_PD, MW_EDGE_MR, MW_EDGE_OTHER_MR, MW_EDGES };
+
+struct mw {
+    struct body base;
+    struct ibv_mw *raw;
+    uint32_t pd; /* slot index of its PD's root */
+    _Atomic uint32_t rkey;
+    uint32_t next;         /* in the list of windows of its hash: slot index */
+    atomic_bool changing;  /* a bind or invalidate of it is being posted */
+    _Atomic uint32_t edge; /* to the MR that it is bound to; MW_EDGE_PD: not bound */
+};
+
+static inline struct mw *mw_of(const struct slot *slot)
+{
+    return (struct mw *)slot->hot.body;
+}
+
+/* The MR that the window is bound to, 0: none. It may go at any time by the peer's will. */
+token mw_bound_to(struct slot *slot);
+
+/*
+ * A bind to mr (0: to nothing, an invalidation) is about to be posted: false if another is, or the MR is gone. Then
+ * it is posted, rkey is the window's new key; or it is not, and nothing has changed.
+ */
+bool mw_change_begin(struct slot *slot, token mr);
+void mw_change_done(struct slot *slot, token mr, uint32_t rkey);
+void mw_change_undone(struct slot *slot, token mr);
+
+/* A completion says that a peer has invalidated the window with that key. An MR that waited for it joins *finished. */
+void mw_invalidated(uint32_t rkey, struct finished *finished);
+
+#endif
