@@ -150,6 +150,10 @@ API(int, mrg_async_event_port, (mrg_async_event * event), (event))
 
 API(int, mrg_context_async_fd, (mrg_context * context), (context))
 {
-    const struct slot *slot = slot_find(context, TYPE_CONTEXT);
-    return slot ? context_of(slot)->raw->async_fd : refuse_handle(context, TYPE_CONTEXT, HERE);
+    struct slot *slot = object_enter(context, TYPE_CONTEXT, HERE);
+    if (!slot)
+        return -1;
+    int fd = context_of(slot)->raw->async_fd;
+    object_exit(slot);
+    return fd;
 }

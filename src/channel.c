@@ -34,6 +34,10 @@ API(int, mrg_destroy_event_channel, (mrg_channel * channel), (channel))
 
 API(int, mrg_channel_fd, (mrg_channel * channel), (channel))
 {
-    struct slot *slot = slot_find(channel, TYPE_CHANNEL);
-    return slot ? channel_of(slot)->raw->fd : refuse_handle(channel, TYPE_CHANNEL, HERE);
+    struct slot *slot = object_enter(channel, TYPE_CHANNEL, HERE);
+    if (!slot)
+        return -1;
+    int fd = channel_of(slot)->raw->fd;
+    object_exit(slot);
+    return fd;
 }

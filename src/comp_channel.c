@@ -44,6 +44,10 @@ API(int, mrg_destroy_comp_channel, (mrg_comp_channel * channel), (channel))
 
 API(int, mrg_comp_channel_fd, (mrg_comp_channel * channel), (channel))
 {
-    struct slot *slot = slot_find(channel, TYPE_COMP_CHANNEL);
-    return slot ? comp_channel_of(slot)->raw->fd : refuse_handle(channel, TYPE_COMP_CHANNEL, HERE);
+    struct slot *slot = object_enter(channel, TYPE_COMP_CHANNEL, HERE);
+    if (!slot)
+        return -1;
+    int fd = comp_channel_of(slot)->raw->fd;
+    object_exit(slot);
+    return fd;
 }

@@ -210,8 +210,12 @@ API(int, mrg_free_devices, (mrg_context * *list), (list))
 
 API(struct ibv_context *, mrg_context_raw, (mrg_context * context), (context))
 {
-    struct slot *slot = slot_find(context, TYPE_CONTEXT);
-    return slot ? context_of(slot)->raw : (refuse_handle(context, TYPE_CONTEXT, HERE), NULL);
+    struct slot *slot = object_enter(context, TYPE_CONTEXT, HERE);
+    if (!slot)
+        return NULL;
+    struct ibv_context *found = context_of(slot)->raw;
+    object_exit(slot);
+    return found;
 }
 
 /* PDs */

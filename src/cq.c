@@ -212,6 +212,10 @@ API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
 
 API(struct ibv_cq *, mrg_cq_raw, (mrg_cq * cq), (cq))
 {
-    const struct slot *slot = slot_find(cq, TYPE_CQ);
-    return slot ? cq_of(slot)->raw : (refuse_handle(cq, TYPE_CQ, HERE), NULL);
+    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    if (!slot)
+        return NULL;
+    struct ibv_cq *found = cq_of(slot)->raw;
+    object_exit(slot);
+    return found;
 }

@@ -201,26 +201,42 @@ API(struct rdma_cm_id *, mrg_id_raw, (mrg_id * id), (id))
 
 API(uint16_t, mrg_get_src_port, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? rdma_get_src_port(found->raw) : 0;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return 0;
+    uint16_t found = rdma_get_src_port(id_of(slot)->raw);
+    object_exit(slot);
+    return found;
 }
 
 API(uint16_t, mrg_get_dst_port, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? rdma_get_dst_port(found->raw) : 0;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return 0;
+    uint16_t found = rdma_get_dst_port(id_of(slot)->raw);
+    object_exit(slot);
+    return found;
 }
 
 API(struct sockaddr *, mrg_get_local_addr, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? rdma_get_local_addr(found->raw) : NULL;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    struct sockaddr *found = rdma_get_local_addr(id_of(slot)->raw);
+    object_exit(slot);
+    return found;
 }
 
 API(struct sockaddr *, mrg_get_peer_addr, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? rdma_get_peer_addr(found->raw) : NULL;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    struct sockaddr *found = rdma_get_peer_addr(id_of(slot)->raw);
+    object_exit(slot);
+    return found;
 }
 
 API(const void *, mrg_id_private_data, (mrg_id * id, size_t *length), (id, length))

@@ -32,10 +32,7 @@ token id_find_recv(mrg_id *handle, const struct here *here)
     token srq = slot ? atomic_load(&id_of(slot)->srq) : 0;
     if (srq && slot_find(handle, TYPE_ID) && slot_find((void *)(uintptr_t)srq, TYPE_SRQ))
         return srq;
-    token qp = id_find_qp(handle, here);
-    if (qp && qp_of(slot_at(qp))->shared_recv)
-        return refuse(RULE_WRONG_STATE, here, slot_at(qp), "the QP receives from an SRQ: mrg_post_srq_recv"), 0;
-    return qp;
+    return id_find_qp(handle, here);
 }
 
 /* CQs that were made for the id; 0 and a finding. */

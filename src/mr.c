@@ -119,8 +119,12 @@ API(uint64_t, mrg_mr_iova, (mrg_mr * mr), (mr))
 
 API(struct ibv_mr *, mrg_mr_raw, (mrg_mr * mr), (mr))
 {
-    struct slot *slot = slot_find(mr, TYPE_MR);
-    return slot ? slot->hot.raw : (refuse_handle(mr, TYPE_MR, HERE), NULL);
+    struct slot *slot = object_enter(mr, TYPE_MR, HERE);
+    if (!slot)
+        return NULL;
+    struct ibv_mr *found = slot->hot.raw;
+    object_exit(slot);
+    return found;
 }
 
 API(size_t, mrg_mr_length, (mrg_mr * mr), (mr))

@@ -71,6 +71,10 @@ API(mrg_pd *, mrg_pd_unref, (mrg_pd * pd), (pd))
 
 API(struct ibv_pd *, mrg_pd_raw, (mrg_pd * pd), (pd))
 {
-    struct slot *slot = slot_find(pd, TYPE_PD);
-    return slot ? pd_of(slot)->raw : (refuse_handle(pd, TYPE_PD, HERE), NULL);
+    struct slot *slot = object_enter(pd, TYPE_PD, HERE);
+    if (!slot)
+        return NULL;
+    struct ibv_pd *found = pd_of(slot)->raw;
+    object_exit(slot);
+    return found;
 }

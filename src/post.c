@@ -14,6 +14,7 @@
 /* A post under way; the queue is locked from open to close. */
 struct post {
     struct slot *slot; /* a QP, or an SRQ */
+    token owner;       /* its */
     struct queues *queues;
     struct queue *queue;
     const struct here *here;
@@ -27,6 +28,7 @@ static bool post_open(struct post *post, token owner, int which, const struct he
 {
     struct slot *slot = slot_at(owner);
     post->slot = slot;
+    post->owner = owner;
     post->queues = queues_of(slot);
     post->queue = &post->queues->at[which];
     post->here = here;
@@ -71,12 +73,25 @@ static int refuse_stale(const struct post *post)
     return refuse_handle((void *)(uintptr_t)also, type, post->here);
 }
 
+/* A queue that is closed though its owner lives never was open: the QP receives from an SRQ. */
+static int refuse_closed(const struct post *post)
+{
+    bool shared = slot_type(post->slot) == TYPE_QP && object_hold(post->slot, post->owner);
+    if (shared) {
+        shared = post->queue == &post->queues->at[RECV_QUEUE] && qp_of(post->slot)->shared_recv;
+        object_exit(post->slot);
+    }
+    if (shared)
+        return refuse(RULE_WRONG_STATE, post->here, post->slot, "the QP receives from an SRQ: mrg_post_srq_recv");
+    return refuse(RULE_STALE_HANDLE, post->here, NULL, "another thread is destroying the %s",
+                  type_name(slot_type(post->slot)));
+}
+
 static int refuse_post(const struct post *post)
 {
     switch (post->begun) {
     case BEGIN_CLOSED:
-        return refuse(RULE_STALE_HANDLE, post->here, NULL, "another thread is destroying the %s",
-                      type_name(slot_type(post->slot)));
+        return refuse_closed(post);
     case BEGIN_FULL:
         return failed_below(ENOMEM);
     case BEGIN_STALE:

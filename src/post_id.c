@@ -129,7 +129,12 @@ API(int, mrg_post_ud_send,
     token qp = id_find_qp(id, HERE);
     if (!qp)
         return -1;
-    if (qp_of(slot_at(qp))->raw->qp_type != IBV_QPT_UD)
+    struct slot *slot = object_enter((void *)(uintptr_t)qp, TYPE_QP, HERE);
+    if (!slot)
+        return -1;
+    bool datagrams = qp_of(slot)->raw->qp_type == IBV_QPT_UD;
+    object_exit(slot);
+    if (!datagrams)
         return refuse(RULE_WRONG_STATE, HERE, slot_at(qp),
                       "the QP does not send datagrams: its id is not of RDMA_PS_UDP");
     mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};

@@ -33,9 +33,6 @@ static int recv_to(void *handle, enum type type, mrg_recv_wr *wr, mrg_recv_wr **
 
 API(int, mrg_ibv_post_recv, (mrg_qp * qp, mrg_recv_wr *wr, mrg_recv_wr **bad_wr), (qp, wr, bad_wr))
 {
-    struct slot *slot = slot_find(qp, TYPE_QP);
-    if (slot && qp_of(slot)->shared_recv)
-        return refuse(RULE_WRONG_STATE, HERE, slot, "the QP receives from an SRQ: mrg_post_srq_recv");
     return recv_to(qp, TYPE_QP, wr, bad_wr, HERE);
 }
 

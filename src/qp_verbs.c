@@ -149,18 +149,30 @@ API(int, mrg_detach_mcast, (mrg_qp * qp, const union ibv_gid *gid, uint16_t lid)
 
 API(uint32_t, mrg_qp_num, (mrg_qp * qp), (qp))
 {
-    const struct slot *slot = slot_find(qp, TYPE_QP);
-    return slot ? qp_of(slot)->base.at[SEND_QUEUE].qp_num : (uint32_t)(refuse_handle(qp, TYPE_QP, HERE), 0);
+    struct slot *slot = object_enter(qp, TYPE_QP, HERE);
+    if (!slot)
+        return 0;
+    uint32_t found = qp_of(slot)->base.at[SEND_QUEUE].qp_num;
+    object_exit(slot);
+    return found;
 }
 
 API(void *, mrg_qp_context, (mrg_qp * qp), (qp))
 {
-    const struct slot *slot = slot_find(qp, TYPE_QP);
-    return slot ? qp_of(slot)->context : (refuse_handle(qp, TYPE_QP, HERE), NULL);
+    struct slot *slot = object_enter(qp, TYPE_QP, HERE);
+    if (!slot)
+        return NULL;
+    void *found = qp_of(slot)->context;
+    object_exit(slot);
+    return found;
 }
 
 API(struct ibv_qp *, mrg_qp_raw, (mrg_qp * qp), (qp))
 {
-    const struct slot *slot = slot_find(qp, TYPE_QP);
-    return slot ? qp_of(slot)->raw : (refuse_handle(qp, TYPE_QP, HERE), NULL);
+    struct slot *slot = object_enter(qp, TYPE_QP, HERE);
+    if (!slot)
+        return NULL;
+    struct ibv_qp *found = qp_of(slot)->raw;
+    object_exit(slot);
+    return found;
 }
