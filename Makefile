@@ -31,9 +31,12 @@ RXE := $(filter-out tests/rxe/bench_reg.c,$(wildcard tests/rxe/*.c))
 EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 HEADERS := $(wildcard include/mrguard/*.h)
 STRESS := tests/stress/stress.c tests/stub/stub.c
+# The failure walk. The linker sends mrguard's allocations to it, and nobody else's.
+WALK := $(wildcard tests/walk/*.c) tests/stub/inject.c
+WALK_WRAPS := $(foreach f,malloc calloc realloc mmap mprotect madvise,-Wl,--wrap=$f)
 VARIANTS := plain san tsan
 
-.PHONY: all packages have check demo bench-quick bench-rxe unit rxe format clean help
+.PHONY: all packages have check demo bench-quick bench-rxe unit rxe walk format clean help
 all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
 	@:
 
@@ -69,6 +72,10 @@ $(BUILD)/$1/stress: $(STRESS:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -o $$@
 
+$(BUILD)/$1/walk: $(WALK:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(FLAGS_$1) $(WALK_WRAPS) $$^ $(LIBS) -o $$@
+
 $(BUILD)/$1/bench_reg: $(BUILD)/$1/obj/tests/rxe/bench_reg.o $(BUILD)/$1/libmrguard.a
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -o $$@
@@ -77,7 +84,7 @@ $(EXAMPLES:%=$(BUILD)/$1/%): $(BUILD)/$1/%: $(BUILD)/$1/obj/examples/%.o $(BUILD
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $$< -L$(BUILD)/$1 -lmrguard $(LIBS) -Wl,-rpath,'$$$$ORIGIN' -o $$@
 
--include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(STRESS) tests/rxe/bench_reg.c $(EXAMPLES:%=examples/%.c))
+-include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(STRESS) $(WALK) tests/rxe/bench_reg.c $(EXAMPLES:%=examples/%.c))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
 .SECONDARY:
@@ -88,7 +95,7 @@ ifneq ($(PACKAGES),have)
 	@.ci/install-packages
 endif
 
-BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(EXAMPLES:%=$(BUILD)/$v/%))
+BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(BUILD)/$v/walk $(EXAMPLES:%=$(BUILD)/$v/%))
 
 have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress
 	@:
@@ -104,6 +111,10 @@ unit: packages ## the unit tests alone, native, plain (10 s)
 rxe: packages ## the tests over soft-RoCE alone, plain (1 min)
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/plain/rxe
 	tests/guest/rxe-run -- $(BUILD)/plain/rxe
+
+walk: packages ## every call below us fails once, over soft-RoCE: 400 lives and more (3 min)
+	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/plain/walk
+	tests/guest/rxe-run --timeout 900 -- $(BUILD)/plain/walk
 
 bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrguard (20 s)
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg

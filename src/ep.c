@@ -74,8 +74,8 @@ static void take_event(struct id *id)
     id->private_length = event->param.conn.private_data_len;
     if (id->private_length)
         memcpy(id->private_data, event->param.conn.private_data, id->private_length);
-    id->raw->event = NULL;
-    verbs.ack_cm_event(event);
+    if (!verbs.ack_cm_event(event)) /* else librdmacm does it when the id is accepted or destroyed */
+        id->raw->event = NULL;
 }
 
 static int get_request(struct slot *listener, mrg_id **ret, const struct here *here)

@@ -1,0 +1,16 @@
+/* Every scenario there is: one file and one line here each. */
+#ifndef MRG_WALK_SCENARIOS_H
+#define MRG_WALK_SCENARIOS_H
+
+#include "walk.h"
+
+#define SCENARIOS(EACH) \
+    EACH(channel)       \
+    EACH(endpoint)      \
+    EACH(refusal)
+
+#define DECLARE(name) extern const struct scenario name##_scenario;
+SCENARIOS(DECLARE)
+#undef DECLARE
+
+#endif
