@@ -132,6 +132,7 @@ void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
         mw->rkey = rkey;
         enlist(slot);
     }
+    mw->raw->rkey = mw->rkey; /* rxe tells a window by the key in it, and updates it for windows of type 1 alone */
     if (before != MW_EDGE_PD)
         object_leave(slot, before);
     atomic_store(&mw->changing, false);

@@ -18,6 +18,16 @@ struct rdma_addrinfo *device_addr(const char *variable, const char *port, int fl
     return found;
 }
 
+mrg_id *bound_to(const char *variable)
+{
+    mrg_id *id;
+    must(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+    struct rdma_addrinfo *res = device_addr(variable, "0", RAI_PASSIVE);
+    must(mrg_bind_addr(id, res->ai_src_addr));
+    rdma_freeaddrinfo(res);
+    return id;
+}
+
 static const mrg_qp_init_attr ordinary = {.cap = {16, 16, 4, 4, 0}};
 
 static void equip(struct end *e)
@@ -27,10 +37,22 @@ static void equip(struct end *e)
     cr_assert(e->mr, "%s", strerror(errno));
 }
 
+/* The request's id gets its SRQ before its QP, so the listener keeps no attributes for it. */
+static void equip_with_srq(mrg_id *id)
+{
+    mrg_srq_init_attr srq = {.attr = {.max_wr = 16, .max_sge = 4}};
+    mrg_qp_init_attr attr = ordinary;
+    must(mrg_create_srq(id, NULL, &srq));
+    must(mrg_create_qp(id, NULL, &attr));
+}
+
 static void *accept_one(void *arg)
 {
     struct pair *p = arg;
     must(mrg_get_request(p->listener, &p->server.id));
+    if (p->with_srq)
+        equip_with_srq(p->server.id);
+    p->server.with_srq = p->with_srq;
     must(mrg_accept(p->server.id, NULL));
     return NULL;
 }
@@ -47,12 +69,11 @@ static void connect_to(struct pair *p)
     must(mrg_connect(p->client.id, NULL));
 }
 
-void pair_up(struct pair *p)
+static void connect_pair(struct pair *p)
 {
-    *p = (struct pair){0};
     struct rdma_addrinfo *res = device_addr("RXE_ADDR", "0", RAI_PASSIVE);
     mrg_qp_init_attr attr = ordinary;
-    must(mrg_create_ep(&p->listener, res, NULL, &attr));
+    must(mrg_create_ep(&p->listener, res, NULL, p->with_srq ? NULL : &attr));
     rdma_freeaddrinfo(res);
     must(mrg_listen(p->listener, 1));
     pthread_t thread;
@@ -63,10 +84,24 @@ void pair_up(struct pair *p)
     equip(&p->server);
 }
 
+void pair_up(struct pair *p)
+{
+    *p = (struct pair){0};
+    connect_pair(p);
+}
+
+void pair_up_with_srq(struct pair *p)
+{
+    *p = (struct pair){.with_srq = true};
+    connect_pair(p);
+}
+
 static void take_end_down(struct end *e)
 {
     if (mrg_id_qp(e->id))
         must(mrg_destroy_qp(e->id));
+    if (e->with_srq)
+        must(mrg_destroy_srq(e->id));
     if (e->mr)
         must(mrg_dereg_mr(e->mr));
     must(mrg_destroy_ep(e->id));

@@ -13,19 +13,27 @@ struct end {
     mrg_id *id;
     mrg_mr *mr; /* local write, of buffer */
     char *buffer;
+    bool with_srq;
 };
 
 struct pair {
     mrg_id *listener;
     struct end client;
     struct end server;
+    bool with_srq;
 };
 
 /* The address that the guest's device serves: RXE_ADDR (second: RXE_ADDR2), with a port or 0. */
 struct rdma_addrinfo *device_addr(const char *variable, const char *port, int flags);
 
+/* A synchronous id that is bound to that device. */
+mrg_id *bound_to(const char *variable);
+
 /* A connected pair, each end with an MR of its buffer. */
 void pair_up(struct pair *p);
+
+/* Likewise; the server receives through an SRQ. */
+void pair_up_with_srq(struct pair *p);
 
 /* In the right order; every step must succeed. Ends without QP are fine. */
 void take_down(struct pair *p);

@@ -21,15 +21,6 @@ static mrg_id *unbound_id(void)
     return id;
 }
 
-static mrg_id *bound_to(const char *variable)
-{
-    mrg_id *id = unbound_id();
-    struct rdma_addrinfo *res = device_addr(variable, "0", RAI_PASSIVE);
-    must(mrg_bind_addr(id, res->ai_src_addr));
-    rdma_freeaddrinfo(res);
-    return id;
-}
-
 static mrg_id *bound_id(void)
 {
     return bound_to("RXE_ADDR");
