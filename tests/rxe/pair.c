@@ -159,7 +159,7 @@ static const char *kernel_holds(char *held, size_t size)
 {
     char line[512], pid[32];
     snprintf(pid, sizeof pid, " pid %d ", getpid());
-    FILE *list = popen("printf 'resource show %s\n' mr qp cq pd | rdma -b -", "r");
+    FILE *list = popen("printf 'resource show %s\n' mr qp cq pd srq | rdma -b -", "r");
     cr_assert(list);
     size_t used = 0;
     int lines = 0;

@@ -51,7 +51,7 @@ static inline void be_quiet(void)
     mrg_set_finding_handler(ignore_finding, NULL);
 }
 
-/* Nothing is registered: in mrguard's books, and no MR, QP or CQ of this process in the kernel's. */
+/* Nothing is registered: in mrguard's books, and no MR, QP, CQ, PD or SRQ of this process in the kernel's. */
 void expect_nothing_left(void);
 
 #endif

@@ -421,6 +421,49 @@ Test(rules, order_of_connecting_is_explained)
     expect_nothing_left();
 }
 
+/* rdma_create_qp would leave the send CQ and its channel behind where nothing is received. */
+Test(rules, qp_that_receives_nothing_leaves_no_cq)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr attr = {.cap = {4, 0, 1, 0, 0}};
+    must(mrg_create_qp(id, NULL, &attr));
+    must(mrg_destroy_qp(id));
+    must(mrg_create_qp(id, NULL, &attr));
+    must(mrg_destroy_ep(id));
+    expect_nothing_left();
+}
+
+/* It would write freed pointers into its attributes, too, where it fails. */
+Test(rules, attributes_of_a_qp_that_failed_are_the_callers)
+{
+    mrg_id *id = bound_id();
+    mrg_qp_init_attr huge = {.cap = {4, 4, 1 << 20, 1, 0}}, before;
+    memcpy(&before, &huge, sizeof huge);
+    expect_refused(mrg_create_qp(id, NULL, &huge), EINVAL, "bad-argument");
+    cr_expect_eq(memcmp(&before, &huge, sizeof huge), 0);
+    must(mrg_destroy_id(id));
+    expect_nothing_left();
+}
+
+/* What was registered before stays where it was when the QP is made on another PD, and is refused there by name. */
+Test(rules, qp_on_another_pd_than_earlier_mrs)
+{
+    mrg_id *id = bound_id();
+    mrg_mr *before = mrg_reg_msgs(id, memory, sizeof memory);
+    mrg_pd *pd = mrg_alloc_pd(mrg_id_verbs(id));
+    mrg_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}};
+    must(mrg_create_qp(id, pd, &attr));
+    expect_refused(mrg_post_recv(id, NULL, memory, 64, before), EXDEV, "wrong-pd");
+    mrg_mr *after = mrg_reg_msgs(id, memory, sizeof memory);
+    must(mrg_post_recv(id, NULL, memory, 64, after));
+    must(mrg_destroy_qp(id));
+    must(mrg_dereg_mr(after));
+    must(mrg_dereg_mr(before));
+    must(mrg_dealloc_pd(pd));
+    must(mrg_destroy_id(id));
+    expect_nothing_left();
+}
+
 Test(rules, second_connect_does_not_hurt_the_first)
 {
     struct pair p;
