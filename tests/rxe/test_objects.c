@@ -1,4 +1,5 @@
 /* Every arrow of the ownership graph over rxe: the parent is refused, then goes when its child is gone. */
+#include "held.h"
 #include "pair.h"
 
 #include <poll.h>
@@ -315,5 +316,22 @@ Test(arrows, reset_ends_the_borrows)
     must(mrg_destroy_cq(cq));
     must(mrg_dealloc_pd(pd));
     must(mrg_close_device(context));
+    expect_nothing_left();
+}
+
+/* What expect_nothing_left relies on: the kernel does tell what is held. */
+Test(arrows, the_kernel_tells_what_is_held)
+{
+    char held[200];
+    mrg_id *id = bound_to("RXE_ADDR");
+    mrg_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}};
+    must(mrg_create_qp(id, NULL, &attr));
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    held_by_me(held, sizeof held);
+    cr_expect(strstr(held, "1 MR") && strstr(held, "1 QP") && strstr(held, "2 CQs") && strstr(held, "1 cm id"), "%s",
+              held);
+    must(mrg_destroy_qp(id));
+    must(mrg_dereg_mr(mr));
+    must(mrg_destroy_id(id));
     expect_nothing_left();
 }
