@@ -29,10 +29,17 @@ token id_find_qp(mrg_id *handle, const struct here *here)
 token id_find_recv(mrg_id *handle, const struct here *here)
 {
     struct slot *slot = slot_find(handle, TYPE_ID);
-    token srq = slot ? atomic_load(&id_of(slot)->srq) : 0;
-    if (srq && slot_find(handle, TYPE_ID) && slot_find((void *)(uintptr_t)srq, TYPE_SRQ))
+    if (!slot)
+        return refuse_handle(handle, TYPE_ID, here), 0;
+    token srq = atomic_load_explicit(&id_of(slot)->srq, memory_order_acquire);
+    token qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_acquire);
+    if (!slot_find(handle, TYPE_ID))
+        return refuse_handle(handle, TYPE_ID, here), 0;
+    if (__builtin_expect(srq != 0, 0) && slot_find((void *)(uintptr_t)srq, TYPE_SRQ))
         return srq;
-    return id_find_qp(handle, here);
+    if (!qp || !slot_find((void *)(uintptr_t)qp, TYPE_QP))
+        return refuse(RULE_NO_QP, here, slot, "the id has no QP"), 0;
+    return qp;
 }
 
 /* CQs that were made for the id; 0 and a finding. */

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "ah.h"
-#include "mr.h"
 #include "mw.h"
 
 #define SEND_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
@@ -36,8 +35,8 @@ static void use(struct work *work, const void *handle)
 static void use_window(struct work *work, const mrg_send_wr *wr)
 {
     use(work, wr->bind_mw.mw);
-    if (work->bind && work->bind->mr)
-        use(work, work->bind->mr);
+    if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.mr)
+        use(work, wr->bind_mw.bind_info.mr);
     const struct slot *mw = slot_find(wr->bind_mw.mw, TYPE_MW);
     token before = mw ? mw_bound_to(slot_at(handle_token(wr->bind_mw.mw))) : 0;
     if (before) {
@@ -60,123 +59,108 @@ static const char *fault_of_send(const mrg_send_wr *wr)
     return fault_of_list(wr->sg_list, wr->num_sge);
 }
 
+/* Field by field, since what is also used is most often nothing. */
+static inline void work_of(struct work *work, uint64_t wr_id, const mrg_sge *sgl, int count)
+{
+    work->wr.wr_id = wr_id;
+    work->wr.sgl = sgl;
+    work->wr.count = count;
+    work->wr.borrows = true;
+    work->wr.also_count = 0;
+    work->wr.also_optional = 0;
+    work->is_inline = false;
+    work->type_1 = false;
+    work->special = false;
+    work->access = IBV_ACCESS_LOCAL_WRITE;
+    work->send = NULL;
+}
+
 void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
 {
-    bool is_inline = wr->send_flags & IBV_SEND_INLINE;
-    *work = (struct work){
-        .wr = {wr->wr_id, wr->sg_list, wr->num_sge, .borrows = !is_inline},
-        .is_inline = is_inline,
-        .access = access_of(qp, wr->opcode),
-        .send = wr,
-        .bind = wr->opcode == IBV_WR_BIND_MW ? &wr->bind_mw.bind_info : NULL,
-        .malformed = fault_of_send(wr),
-    };
-    if (__builtin_expect(qp->raw->qp_type == IBV_QPT_UD, 0) && wr->wr.ud.ah)
+    bool window = wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV;
+    bool datagram = qp->raw->qp_type == IBV_QPT_UD;
+    work_of(work, wr->wr_id, wr->sg_list, wr->num_sge);
+    work->is_inline = wr->send_flags & IBV_SEND_INLINE;
+    work->wr.borrows = !work->is_inline;
+    work->access = access_of(qp, wr->opcode);
+    work->send = wr;
+    work->malformed = fault_of_send(wr);
+    work->special = window || datagram;
+    if (__builtin_expect(datagram, 0) && wr->wr.ud.ah)
         use(work, wr->wr.ud.ah);
-    if (__builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0))
+    if (__builtin_expect(window, 0))
         use_window(work, wr);
 }
 
 void work_of_recv(struct work *work, const mrg_recv_wr *wr)
 {
-    *work = (struct work){
-        .wr = {wr->wr_id, wr->sg_list, wr->num_sge, .borrows = true},
-        .access = IBV_ACCESS_LOCAL_WRITE,
-        .malformed = fault_of_list(wr->sg_list, wr->num_sge),
-    };
+    work_of(work, wr->wr_id, wr->sg_list, wr->num_sge);
+    work->malformed = fault_of_list(wr->sg_list, wr->num_sge);
 }
 
 /* Judgement */
 
-static enum rule judge_piece(const struct work *work, const mrg_sge *piece, uint32_t pd)
+/* True if the rule is none. */
+static bool whole(struct verdict *verdict, enum rule rule, const char *words)
 {
-    if (!piece->length || work->is_inline)
-        return piece->length > UINT32_MAX ? RULE_LENGTH_TRUNCATED : RULE_NONE;
-    struct sge_facts sge = {(uintptr_t)piece->addr, piece->length, work->access, pd};
-    if (!piece->mr)
-        return check_sge(&sge, NULL);
-    struct mr_facts mr = mr_facts(slot_at(handle_token(piece->mr)));
-    return check_sge(&sge, &mr);
-}
-
-static struct verdict whole(enum rule rule, const char *words)
-{
-    return (struct verdict){.rule = rule, .piece = -1, .words = words};
+    if (rule == RULE_NONE)
+        return true;
+    *verdict = (struct verdict){.rule = rule, .piece = -1, .words = words};
+    return false;
 }
 
 /* A range of an MR that a window is to open: as check_sge, and what the window grants must be the MR's to give. */
-static struct verdict judge_bind(const struct work *work, const struct queues *queues)
+static bool judge_bind(const struct work *work, const struct queues *queues, struct verdict *v)
 {
-    const mrg_mw_bind_info *bind = work->bind;
+    const mrg_mw_bind_info *bind = &work->send->bind_mw.bind_info;
     const struct mw *mw = mw_of(slot_at(handle_token(work->send->bind_mw.mw)));
     if (mw->pd != queues->pd)
-        return whole(RULE_WRONG_PD, "the MW is on another PD than the QP");
+        return whole(v, RULE_WRONG_PD, "the MW is on another PD than the QP");
     if (!bind->mr)
-        return bind->length ? whole(RULE_UNREGISTERED_POST, "a window is bound to a range without an MR")
-                            : whole(RULE_NONE, NULL);
+        return whole(v, bind->length ? RULE_UNREGISTERED_POST : RULE_NONE,
+                     "a window is bound to a range without an MR");
     struct mr_facts mr = mr_facts(slot_at(handle_token(bind->mr)));
     if (mr.pd != queues->pd)
-        return whole(RULE_WRONG_PD, "the MR is on another PD than the QP");
+        return whole(v, RULE_WRONG_PD, "the MR is on another PD than the QP");
     if (!range_within(bind->addr, bind->length, mr.addr, mr.length))
-        return whole(RULE_OUT_OF_RANGE, "the window reaches outside the MR");
+        return whole(v, RULE_OUT_OF_RANGE, "the window reaches outside the MR");
     if (!(mr.access & IBV_ACCESS_MW_BIND))
-        return whole(RULE_MISSING_ACCESS, "the MR was registered without IBV_ACCESS_MW_BIND");
+        return whole(v, RULE_MISSING_ACCESS, "the MR was registered without IBV_ACCESS_MW_BIND");
     if ((bind->mw_access_flags & ACCESS_PEER_WRITES) && !(mr.access & IBV_ACCESS_LOCAL_WRITE))
-        return whole(RULE_MISSING_ACCESS, "the window lets a peer write into an MR without IBV_ACCESS_LOCAL_WRITE");
+        return whole(v, RULE_MISSING_ACCESS, "the window lets a peer write into an MR without IBV_ACCESS_LOCAL_WRITE");
     if (mw->raw->type == IBV_MW_TYPE_2 && (work->send->bind_mw.rkey ^ mw->rkey) >> 8)
-        return whole(RULE_BAD_ARGUMENT, "a window's new rkey is mrg_inc_rkey of its old one");
-    return whole(RULE_NONE, NULL);
+        return whole(v, RULE_BAD_ARGUMENT, "a window's new rkey is mrg_inc_rkey of its old one");
+    return whole(v, RULE_NONE, NULL);
 }
 
-static struct verdict judge_datagram(const struct work *work, const struct queues *queues)
+static bool judge_window(const struct work *work, const struct queues *queues, struct verdict *v)
+{
+    bool type_1 = mw_of(slot_at(handle_token(work->send->bind_mw.mw)))->raw->type == IBV_MW_TYPE_1;
+    if (type_1 != work->type_1)
+        return whole(v, RULE_BAD_ARGUMENT,
+                     type_1 ? "a window of type 1 is bound by mrg_bind_mw, and not invalidated"
+                            : "a window of type 2 is bound by a WR of mrg_ibv_post_send");
+    return work->send->opcode == IBV_WR_LOCAL_INV || judge_bind(work, queues, v);
+}
+
+static bool judge_datagram(const struct work *work, const struct queues *queues, struct verdict *v)
 {
     if (!work->send->wr.ud.ah)
-        return whole(RULE_BAD_ARGUMENT, "a datagram is posted without an AH");
+        return whole(v, RULE_BAD_ARGUMENT, "a datagram is posted without an AH");
     if (ah_of(slot_at(handle_token(work->send->wr.ud.ah)))->pd != queues->pd)
-        return whole(RULE_WRONG_PD, "the AH is on another PD than the QP");
-    return whole(RULE_NONE, NULL);
+        return whole(v, RULE_WRONG_PD, "the AH is on another PD than the QP");
+    return true;
 }
 
-/* What sends have beyond pieces. */
-static struct verdict judge_send(const struct work *work, const struct queues *queues, const struct qp *qp)
+bool judge_special(const struct work *work, const struct queues *queues, struct verdict *v)
 {
-    if (work->bind || work->send->opcode == IBV_WR_LOCAL_INV) {
-        bool type_1 = mw_of(slot_at(handle_token(work->send->bind_mw.mw)))->raw->type == IBV_MW_TYPE_1;
-        if (type_1 != work->type_1)
-            return whole(RULE_BAD_ARGUMENT, type_1 ? "a window of type 1 is bound by mrg_bind_mw, and not invalidated"
-                                                   : "a window of type 2 is bound by a WR of mrg_ibv_post_send");
-        return work->bind ? judge_bind(work, queues) : whole(RULE_NONE, NULL);
-    }
-    return qp->raw->qp_type == IBV_QPT_UD ? judge_datagram(work, queues) : whole(RULE_NONE, NULL);
+    if (work->malformed)
+        return whole(v, RULE_BAD_ARGUMENT, work->malformed);
+    bool window = work->send->opcode == IBV_WR_BIND_MW || work->send->opcode == IBV_WR_LOCAL_INV;
+    return window ? judge_window(work, queues, v) : judge_datagram(work, queues, v);
 }
 
-static struct verdict judge_pieces(const struct work *work, uint32_t pd, uint32_t max_inline)
-{
-    struct verdict verdict = {.piece = -1};
-    for (int i = 0; i < work->wr.count; i++) {
-        verdict.rule = judge_piece(work, &work->wr.sgl[i], pd);
-        if (verdict.rule != RULE_NONE) {
-            verdict.piece = i;
-            return verdict;
-        }
-        verdict.bytes += work->wr.sgl[i].length;
-    }
-    verdict.rule = check_message(verdict.bytes, work->is_inline, max_inline);
-    return verdict;
-}
-
-struct verdict judge(const struct work *work, const struct queues *queues, const struct slot *owner)
-{
-    if (__builtin_expect(work->malformed != NULL, 0))
-        return whole(RULE_BAD_ARGUMENT, work->malformed);
-    if (!work->send)
-        return judge_pieces(work, queues->pd, 0);
-    const struct qp *qp = qp_of(owner);
-    struct verdict verdict = judge_send(work, queues, qp);
-    return verdict.rule == RULE_NONE ? judge_pieces(work, queues->pd, qp->max_inline) : verdict;
-}
-
-/* Refusals. They run after the queue is let go; handles are looked at anew, for words only. */
+/* Refusals */
 
 #define NEAR (UINT64_C(1) << 30)
 

@@ -47,13 +47,14 @@ static bool observable(enum rule rule)
 /* One more WR: whether it may be posted. */
 static bool post_begin(struct post *post, const struct work *work)
 {
+    struct verdict verdict;
     post->begun = work->malformed ? BEGIN_OK : borrow_begin(post->queue, &work->wr, &post->piece);
-    struct verdict verdict = post->begun == BEGIN_OK ? judge(work, post->queues, post->slot) : (struct verdict){0};
-    if (__builtin_expect(post->begun == BEGIN_OK && verdict.rule == RULE_NONE, 1))
+    if (__builtin_expect(post->begun == BEGIN_OK && judge(work, post->queues, post->slot, &verdict), 1))
         return true;
     bool observed = post->begun == BEGIN_OK && options()->policy == POLICY_OBSERVE && observable(verdict.rule);
     if (post->verdict.rule == RULE_NONE || !observed) {
-        post->verdict = verdict;
+        if (post->begun == BEGIN_OK)
+            post->verdict = verdict;
         post->work = *work;
     }
     return observed;
@@ -111,8 +112,10 @@ static int refuse_unlocked(struct post *post)
 }
 
 /* The chain is with the device, or as much of it as the device took. */
-static int post_close(struct post *post, int error, bool early)
+static int post_close(const struct post *post, int error, bool early)
 {
+    if (__builtin_expect(!error && post->verdict.rule == RULE_NONE, 1))
+        return 0;
     if (post->verdict.rule != RULE_NONE)
         refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
     if (error == EINVAL && early)

@@ -3,9 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RECORD_SHIFT INDEX_BITS
-#define RECORD_BITS 18
-#define RECORD_MASK ((UINT64_C(1) << RECORD_BITS) - 1)
 #define RECV_SHIFT (RECORD_SHIFT + RECORD_BITS)
 #define GENERATION_SHIFT (RECV_SHIFT + 1)
 #define GENERATION_MASK UINT64_C(0xfff)
@@ -130,12 +127,6 @@ static void end_borrow(struct slot *used, struct finished *finished)
         finished_add(finished, used);
 }
 
-static uint32_t record_at(const struct queue *queue, uint64_t position)
-{
-    uint32_t place = (uint32_t)(position & queue->mask);
-    return queue->order ? queue->order[place] : place;
-}
-
 static uint32_t *borrows_of(const struct queue *queue, uint32_t record)
 {
     return &queue->borrows[(size_t)record * (queue->max_sge + ALSO_MAX)];
@@ -237,12 +228,6 @@ enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece
     return BEGIN_STALE;
 }
 
-uint64_t borrow_wr_id(const struct queue *queue, uint64_t n)
-{
-    uint64_t record = queue->order ? record_at(queue, queue->head + n) : queue->head + n;
-    return queue->name | (record & RECORD_MASK) << RECORD_SHIFT;
-}
-
 void borrow_close(struct queue *queue, uint64_t posted)
 {
     struct finished finished = {0};
@@ -261,12 +246,12 @@ void borrow_close(struct queue *queue, uint64_t posted)
 /* The queue that a completion's wr_id names; NULL if it names none. */
 static struct queue *queue_named(uint64_t wr_id)
 {
-    uint64_t index = wr_id & INDEX_MASK;
-    enum type type = token_type(wr_id);
-    if (!token_is_handle(wr_id) || index >= atomic_load_explicit(&slot_committed, memory_order_acquire) ||
-        slot_type(slot_at(wr_id)) != type)
+    uint64_t index = wr_id & INDEX_MASK, form = wr_id >> 55;
+    if ((form != token_base(TYPE_QP) >> 55 && form != token_base(TYPE_SRQ) >> 55) ||
+        index >= atomic_load_explicit(&slot_committed, memory_order_acquire) ||
+        slot_type(slot_at(wr_id)) != token_type(wr_id))
         return NULL;
-    return type == TYPE_QP || type == TYPE_SRQ ? &queues_of(slot_at(wr_id))->at[wr_id >> RECV_SHIFT & 1] : NULL;
+    return &queues_of(slot_at(wr_id))->at[wr_id >> RECV_SHIFT & 1];
 }
 
 static bool end_in_order(struct queue *queue, struct ibv_wc *wc, struct finished *finished)

@@ -113,8 +113,23 @@ enum begin borrow_open(struct queue *queue, token owner);
  */
 enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece);
 
+#define RECORD_SHIFT INDEX_BITS
+#define RECORD_BITS 18
+#define RECORD_MASK ((UINT64_C(1) << RECORD_BITS) - 1)
+
+/* The record at a place of the ring. */
+static inline uint32_t record_at(const struct queue *queue, uint64_t position)
+{
+    uint32_t place = (uint32_t)(position & queue->mask);
+    return queue->order ? queue->order[place] : place;
+}
+
 /* What the device is to get as the wr_id of the n-th WR begun, from 0. */
-uint64_t borrow_wr_id(const struct queue *queue, uint64_t n);
+static inline uint64_t borrow_wr_id(const struct queue *queue, uint64_t n)
+{
+    uint64_t record = queue->order ? record_at(queue, queue->head + n) : queue->head + n;
+    return queue->name | (record & RECORD_MASK) << RECORD_SHIFT;
+}
 
 /* The device has the first posted WRs of those begun; the others are withdrawn. Unlocks the queue. */
 void borrow_close(struct queue *queue, uint64_t posted);

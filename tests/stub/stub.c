@@ -695,6 +695,7 @@ static int poll_lazily(struct ibv_cq *cq, struct ibv_wc *wc)
     wc->wr_id = stub.last_wr_id;
     wc->status = IBV_WC_SUCCESS;
     wc->qp_num = stub.last_qp_num;
+    wc->wc_flags = 0;
     return 1;
 }
 
