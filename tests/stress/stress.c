@@ -2,6 +2,7 @@
  * Threads that do everything to everybody's objects at once, over the stub provider: most calls are refused, none may
  * crash, race, hang or leak. Built with ThreadSanitizer, where Criterion cannot run. usage: stress SECONDS
  */
+#include <errno.h>
 #include <mrguard/mrguard.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,6 +23,8 @@ static mrg_pd *pd;
 static _Atomic(mrg_cq *) passing_cqs[2]; /* come and go while they are polled */
 static mrg_mr *anchors[2];               /* one MR of each id that stays: no id can go */
 static _Atomic(mrg_mr *) mrs[SHARED];    /* anybody's to use and to release, gone or not */
+static _Atomic(mrg_mw *) mws[4];         /* likewise to bind, invalidate and dealloc */
+static _Atomic(mrg_borrow *) borrows[4]; /* likewise to end */
 static atomic_bool over;
 static _Atomic long done, refused;
 
@@ -48,8 +51,8 @@ static void make_qp(mrg_id *id)
 
 static void make_mr(mrg_id *id, unsigned int r)
 {
-    mrg_mr *mr =
-        r % 2 ? mrg_reg_msgs(id, memory, sizeof memory) : mrg_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+    mrg_mr *mr = r % 2 ? mrg_reg_msgs(id, memory, sizeof memory)
+                       : mrg_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     must(!mr, "registration");
     mrg_mr *before = atomic_exchange(&mrs[r / 2 % SHARED], mr);
     if (before && mrg_dereg_mr(before))
@@ -88,6 +91,40 @@ static void poll_passing_cq(unsigned int r)
     struct ibv_wc wc;
     mrg_cq *passing = atomic_load(&passing_cqs[r & 1]);
     must(passing && mrg_poll_cq(passing, 1, &wc) > 0, "a completion out of nowhere");
+}
+
+static void replace_mw(unsigned int r)
+{
+    mrg_mw *made = mrg_alloc_mw(pd, IBV_MW_TYPE_2);
+    must(!made, "mrg_alloc_mw");
+    mrg_mw *before = atomic_exchange(&mws[r & 3], made);
+    while (before && mrg_dealloc_mw(before)) /* busy while its bind is in flight: somebody polls */
+        must(errno != EBUSY, "a window that nobody else deallocs"), poll_some();
+}
+
+/* Binds a window to an MR, or invalidates it, in a chain behind a send. */
+static void change_window(mrg_id *id, mrg_mr *mr, unsigned int r)
+{
+    mrg_mw *mw = atomic_load(&mws[r & 3]);
+    mrg_qp *qp = mrg_id_qp(id);
+    mrg_sge sge = {memory, 64, mr};
+    mrg_send_wr *bad, second = {.wr_id = 42, .opcode = r & 4 ? IBV_WR_BIND_MW : IBV_WR_LOCAL_INV};
+    mrg_send_wr first = {.wr_id = 42, .next = &second, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    second.send_flags = IBV_SEND_SIGNALED;
+    second.bind_mw.mw = mw;
+    second.bind_mw.rkey = mrg_inc_rkey(mrg_mw_rkey(mw));
+    second.bind_mw.bind_info = (mrg_mw_bind_info){mr, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ};
+    if (mrg_ibv_post_send(qp, &first, &bad))
+        return; /* the MR, the QP or the window is gone, or in another thread's hands */
+}
+
+static void borrow_or_end(mrg_mr *mr, unsigned int r)
+{
+    mrg_borrow *made = NULL;
+    if (r & 4 && mrg_borrow_begin(mr, memory, 64, 0, &made))
+        return;
+    mrg_borrow *before = atomic_exchange(&borrows[r & 3], made);
+    must(before && mrg_borrow_end(before), "mrg_borrow_end");
 }
 
 static void flush(mrg_id *id)
@@ -132,6 +169,15 @@ static void act(unsigned int r)
             replace_cq(r >> 15);
         break;
     case 10:
+        if ((r >> 13 & 15) == 0)
+            replace_mw(r >> 17);
+        else
+            change_window(id, mr, r >> 17);
+        break;
+    case 11:
+        borrow_or_end(mr, r >> 17);
+        break;
+    case 12:
         mrg_post_recv(id, (void *)42, memory, 64, mr);
         break;
     default:
@@ -171,8 +217,12 @@ static void set_up(void)
 
 static void take_down(void)
 {
+    for (unsigned int i = 0; i < 4; i++)
+        borrow_or_end(NULL, i);
     for (int i = 0; i < 2; i++)
         must(mrg_destroy_qp(ids[i]) || mrg_dereg_mr(anchors[i]), "mrg_destroy_qp");
+    for (int i = 0; i < 4; i++)
+        must(mws[i] && mrg_dealloc_mw(mws[i]), "mrg_dealloc_mw");
     for (int i = 0; i < SHARED; i++)
         mrg_dereg_mr(mrs[i]); /* or it is gone already */
     for (int i = 0; i < 2; i++)
@@ -183,7 +233,8 @@ static void take_down(void)
     must(mrg_dealloc_pd(pd), "mrg_dealloc_pd");
     struct mrg_stats stats;
     mrg_stats(&stats);
-    must(stats.live_mrs || stub.live_mrs || stub.live_pds || stub.live_cqs || stub.live_qps || stub.live_ids,
+    must(stats.live_mrs || stub.live_mrs || stub.live_pds || stub.live_cqs || stub.live_qps || stub.live_ids ||
+             stub.live_others,
          "something is left");
 }
 
