@@ -26,21 +26,23 @@ static uint32_t access_of(const struct qp *qp, enum ibv_wr_opcode opcode)
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_ACCESS_LOCAL_WRITE : 0;
 }
 
-static void use(struct work *work, const void *handle)
+static void use(struct work *work, const void *handle, enum type type)
 {
-    work->wr.also[work->wr.also_count++] = handle_token(handle);
+    int n = work->wr.also_count++;
+    work->wr.also[n].handle = handle_token(handle);
+    work->wr.also[n].type = type;
 }
 
 /* The window, what it will be bound to, and, while the WR is in flight, what it was bound to. */
 static void use_window(struct work *work, const mrg_send_wr *wr)
 {
-    use(work, wr->bind_mw.mw);
+    use(work, wr->bind_mw.mw, TYPE_MW);
     if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.mr)
-        use(work, wr->bind_mw.bind_info.mr);
+        use(work, wr->bind_mw.bind_info.mr, TYPE_MR);
     const struct slot *mw = slot_find(wr->bind_mw.mw, TYPE_MW);
     token before = mw ? mw_bound_to(slot_at(handle_token(wr->bind_mw.mw))) : 0;
     if (before) {
-        use(work, (void *)(uintptr_t)before);
+        use(work, (void *)(uintptr_t)before, TYPE_MR);
         work->wr.also_optional = 1;
     }
 }
@@ -50,10 +52,12 @@ static const char *fault_of_list(const mrg_sge *sgl, int count)
     return count < 0 ? "a negative number of pieces" : count && !sgl ? "its list of pieces is NULL" : NULL;
 }
 
-static const char *fault_of_send(const mrg_send_wr *wr)
+static const char *fault_of_send(const mrg_send_wr *wr, const struct qp *qp)
 {
     if (!opcode_known(wr->opcode))
         return "an opcode that cannot be posted";
+    if (qp->raw->qp_type == IBV_QPT_UD && wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
+        return "an opcode that a QP of datagrams does not have";
     if (wr->send_flags & ~SEND_FLAGS)
         return "flags that a post does not know";
     return fault_of_list(wr->sg_list, wr->num_sge);
@@ -84,11 +88,11 @@ void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
     work->wr.borrows = !work->is_inline;
     work->access = access_of(qp, wr->opcode);
     work->send = wr;
-    work->malformed = fault_of_send(wr);
+    work->malformed = fault_of_send(wr, qp);
     work->special = window || datagram;
     if (__builtin_expect(datagram, 0) && wr->wr.ud.ah)
-        use(work, wr->wr.ud.ah);
-    if (__builtin_expect(window, 0))
+        use(work, wr->wr.ud.ah, TYPE_AH);
+    else if (__builtin_expect(window, 0))
         use_window(work, wr);
 }
 

@@ -67,11 +67,8 @@ static int refuse_stale(const struct post *post)
     const struct wr *wr = &post->work.wr;
     if (post->piece < wr->count)
         return refuse_handle(wr->sgl[post->piece].mr, TYPE_MR, post->here);
-    token also = wr->also[post->piece - wr->count];
-    const mrg_send_wr *send = post->work.send;
-    bool window = send->opcode == IBV_WR_BIND_MW || send->opcode == IBV_WR_LOCAL_INV;
-    enum type type = !window ? TYPE_AH : post->piece == wr->count ? TYPE_MW : TYPE_MR;
-    return refuse_handle((void *)(uintptr_t)also, type, post->here);
+    int also = post->piece - wr->count;
+    return refuse_handle((void *)(uintptr_t)wr->also[also].handle, wr->also[also].type, post->here);
 }
 
 /* A queue that is closed though its owner lives never was open: the QP receives from an SRQ. */

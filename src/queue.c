@@ -195,7 +195,7 @@ static int borrow_pieces(uint32_t *borrows, struct record *record, const struct 
             return i;
     }
     for (int i = 0; i < wr->also_count; i++)
-        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i], token_type(wr->also[i])) &&
+        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i].handle, wr->also[i].type) &&
             i < wr->also_count - wr->also_optional)
             return wr->count + i;
     return -1;

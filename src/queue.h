@@ -98,7 +98,10 @@ struct wr {
     bool borrows; /* false: inline, its memory is not used once it is posted */
     int also_count;
     int also_optional; /* so many of the last ones may be gone */
-    token also[ALSO_MAX];
+    struct {
+        token handle;
+        enum type type;
+    } also[ALSO_MAX];
 };
 
 enum begin { BEGIN_OK, BEGIN_CLOSED, BEGIN_TOO_MANY, BEGIN_FULL, BEGIN_STALE };
