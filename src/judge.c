@@ -60,6 +60,8 @@ static const char *fault_of_send(const mrg_send_wr *wr, const struct qp *qp)
         return "an opcode that a QP of datagrams does not have";
     if (wr->send_flags & ~SEND_FLAGS)
         return "flags that a post does not know";
+    if ((wr->send_flags & IBV_SEND_INLINE) && access_of(qp, wr->opcode))
+        return "IBV_SEND_INLINE where the device writes: only what is sent goes inline";
     return fault_of_list(wr->sg_list, wr->num_sge);
 }
 
