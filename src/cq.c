@@ -136,14 +136,14 @@ API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
 #define SAYS_INVALIDATED ((unsigned int)(IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK))
 
 /* Hands out what is ours or foreign; drops what is late. How many are left in wc. */
-static int keep_current(struct ibv_wc *wc, int count, struct finished *finished)
+static int keep_current(const struct cq *cq, struct ibv_wc *wc, int count, struct finished *finished)
 {
     int kept = 0;
     for (int i = 0; i < count; i++) {
         if (borrow_end(&wc[i], finished) == COMPLETION_LATE)
             continue;
         if (__builtin_expect(wc[i].status == IBV_WC_SUCCESS && (wc[i].wc_flags & SAYS_INVALIDATED), 0))
-            mw_invalidated(wc[i].invalidated_rkey, finished);
+            mw_invalidated(cq->raw->context, wc[i].invalidated_rkey, finished);
         if (kept != i)
             wc[kept] = wc[i];
         kept++;
@@ -160,7 +160,7 @@ static int poll_locked(struct cq *cq, int count, struct ibv_wc *wc, struct finis
         got = verbs.poll_cq(cq->raw, room, wc + kept);
         if (got < 0)
             return kept ? kept : got;
-        kept += keep_current(wc + kept, got, finished);
+        kept += keep_current(cq, wc + kept, got, finished);
         if (got < room)
             break;
     } while (kept < count);

@@ -61,6 +61,7 @@ static mrg_mw *mw_new(struct slot *pd, enum ibv_mw_type type, const struct here 
     if (!slot)
         return object_refuse_new(&mw_class, here), NULL;
     struct mw *mw = mw_of(slot);
+    mw->device = pd_of(pd)->raw->context;
     mw->pd = pd_of(pd)->root;
     mw->changing = false;
     mw->edge = MW_EDGE_PD;
@@ -146,23 +147,24 @@ void mw_change_undone(struct slot *slot, token mr)
     atomic_store(&mw->changing, false);
 }
 
-/* Held: the window is not dealloced while we look. */
-static struct slot *hold_by_key(uint32_t rkey)
+/* Held: the window is not dealloced while we look. Keys of several devices may be alike. */
+static struct slot *hold_by_key(const struct ibv_context *device, uint32_t rkey)
 {
     struct slot *found = NULL;
     pthread_mutex_lock(&keys_lock);
     for (uint32_t index = *bucket_of(rkey); index && !found; index = mw_of(&slot_table[index])->next) {
         struct slot *slot = &slot_table[index];
-        if (mw_of(slot)->rkey == rkey && object_hold(slot, slot_token(slot)))
+        const struct mw *mw = mw_of(slot);
+        if (mw->rkey == rkey && mw->device == device && object_hold(slot, slot_token(slot)))
             found = slot;
     }
     pthread_mutex_unlock(&keys_lock);
     return found;
 }
 
-void mw_invalidated(uint32_t rkey, struct finished *finished)
+void mw_invalidated(const struct ibv_context *device, uint32_t rkey, struct finished *finished)
 {
-    struct slot *slot = hold_by_key(rkey);
+    struct slot *slot = hold_by_key(device, rkey);
     if (!slot)
         return;
     struct mw *mw = mw_of(slot);

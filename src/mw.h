@@ -18,6 +18,7 @@ enum { MW_EDGE_PD, MW_EDGE_MR, MW_EDGE_OTHER_MR, MW_EDGES };
 struct mw {
     struct body base;
     struct ibv_mw *raw;
+    struct ibv_context *device;
     uint32_t pd; /* slot index of its PD's root */
     _Atomic uint32_t rkey;
     uint32_t next;         /* in the list of windows of its hash: slot index */
@@ -41,7 +42,10 @@ bool mw_change_begin(struct slot *slot, token mr);
 void mw_change_done(struct slot *slot, token mr, uint32_t rkey);
 void mw_change_undone(struct slot *slot, token mr);
 
-/* A completion says that a peer has invalidated the window with that key. An MR that waited for it joins *finished. */
-void mw_invalidated(uint32_t rkey, struct finished *finished);
+/*
+ * A completion on a device says that a peer has invalidated its window with that key. An MR that waited for it joins
+ * *finished.
+ */
+void mw_invalidated(const struct ibv_context *device, uint32_t rkey, struct finished *finished);
 
 #endif

@@ -242,9 +242,11 @@ static bool changes_window(const mrg_send_wr *wr)
     return __builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0);
 }
 
+/* What the window is bound to afterwards: to nothing if it is invalidated, or bound to no bytes. */
 static token window_to(const mrg_send_wr *wr)
 {
-    return wr->opcode == IBV_WR_BIND_MW ? handle_token(wr->bind_mw.bind_info.mr) : 0;
+    bool opens = wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.length;
+    return opens ? handle_token(wr->bind_mw.bind_info.mr) : 0;
 }
 
 static bool windows_begin(struct post *post, const mrg_send_wr *wr)
