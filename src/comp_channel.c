@@ -4,11 +4,13 @@
 
 #include "api.h"
 #include "context.h"
+#include "device.h"
 #include "verbs.h"
 
 static int comp_channel_release(struct slot *slot)
 {
-    return verbs.destroy_comp_channel(comp_channel_of(slot)->raw);
+    struct ibv_comp_channel *raw = comp_channel_of(slot)->raw;
+    return device_answer(raw->context, verbs.destroy_comp_channel(raw));
 }
 
 static const struct class comp_channel_class = {

@@ -24,7 +24,7 @@ static enum rule cq_busy(struct slot *slot, char *why, size_t size)
 
 /*
  * Pollers look at raw under the lock, so none is inside when the provider gets to destroy it. The channel goes after
- * its CQ; where it is refused, the next try begins with it.
+ * its CQ; where it is refused, the next try begins with it. On a removed device libibverbs still counts the CQ on it.
  */
 static int cq_release(struct slot *slot)
 {
@@ -34,8 +34,9 @@ static int cq_release(struct slot *slot)
     cq->raw = NULL;
     pthread_mutex_unlock(&cq->base.lock);
     int error = raw ? device_answer(raw->context, verbs.destroy_cq(raw)) : 0;
+    struct ibv_comp_channel *channel = cq->own_channel;
     if (!error)
-        return cq->own_channel ? verbs.destroy_comp_channel(cq->own_channel) : 0;
+        return channel ? device_answer(channel->context, verbs.destroy_comp_channel(channel)) : 0;
     pthread_mutex_lock(&cq->base.lock);
     cq->raw = raw;
     pthread_mutex_unlock(&cq->base.lock);

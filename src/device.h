@@ -14,9 +14,13 @@ void device_back(struct ibv_context *device);
  * answer for one that it has taken apart). Reports a removed device, once.
  */
 int device_refusal(struct ibv_context *device, int error);
-static inline int device_answer(struct ibv_context *device, int error)
-{
-    return error ? device_refusal(device, error) : 0;
-}
+
+/* A macro: the device is read before the call that releases the object it is read from. */
+#define device_answer(device, call)                   \
+    __extension__({                                   \
+        struct ibv_context *device_ = (device);       \
+        int error_ = (call);                          \
+        error_ ? device_refusal(device_, error_) : 0; \
+    })
 
 #endif

@@ -386,8 +386,10 @@ static int dereg_mr(struct ibv_mr *mr)
 
 static struct ibv_comp_channel *create_comp_channel(struct ibv_context *context)
 {
-    (void)context;
-    return made(calloc(1, sizeof(struct ibv_comp_channel)), &stub.live_comp_channels);
+    struct ibv_comp_channel *channel = made(calloc(1, sizeof *channel), &stub.live_comp_channels);
+    if (channel)
+        channel->context = context;
+    return channel;
 }
 
 static int destroy_comp_channel(struct ibv_comp_channel *channel)
