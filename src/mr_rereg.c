@@ -67,17 +67,19 @@ static int rereg(struct slot *slot, token t, const struct change *c, const struc
 {
     if (refuse_change(slot, c, here) || object_close(slot, t, 0, here))
         return -1;
+    if (c->pd && pd_of(c->pd)->raw->context != ((const struct ibv_mr *)slot->hot.raw)->context) {
+        object_reopen(slot, t);
+        return refuse(RULE_WRONG_PD, here, slot, "the PD is on another device than the MR");
+    }
     int error = rereg_raw(slot, c);
     if (!error)
         take_over(slot, c);
-    object_reopen(slot, t);
-    if (error)
-        return failed_below(error);
-    if (c->pd) {
+    if (!error && c->pd) { /* before the MR is good again: from then on it may go */
         object_leave(slot, MR_EDGE_PD);
         object_join(slot, MR_EDGE_PD, slot_token(c->pd)); /* it is held, so it is alive */
     }
-    return 0;
+    object_reopen(slot, t);
+    return error ? failed_below(error) : 0;
 }
 
 API(int, mrg_rereg_mr, (mrg_mr * mr, int flags, mrg_pd *pd, void *addr, size_t length, int access),
@@ -99,7 +101,11 @@ API(int, mrg_rereg_mr, (mrg_mr * mr, int flags, mrg_pd *pd, void *addr, size_t l
 static int hold_pieces(const mrg_sge *sgl, uint32_t count, struct ibv_sge *raw, const struct here *here)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct slot *slot = object_enter(sgl[i].mr, TYPE_MR, here);
+        bool fits = sgl[i].length <= UINT32_MAX;
+        struct slot *slot = fits ? object_enter(sgl[i].mr, TYPE_MR, here) : NULL;
+        if (!fits)
+            refuse(RULE_LENGTH_TRUNCATED, here, NULL, "%zu bytes do not fit the 32-bit length of a piece",
+                   sgl[i].length);
         if (!slot) {
             while (i-- > 0)
                 object_exit(slot_at(handle_token(sgl[i].mr)));
