@@ -24,17 +24,22 @@ static token id_token(const struct rdma_cm_id *raw)
     return handle_token(raw->context);
 }
 
-static bool is_multicast(const struct rdma_cm_event *raw)
+/* The join that a multicast event is of; 0: not of ours. Every join of ours has its token as its context. */
+static token join_of(const struct rdma_cm_event *raw)
 {
-    return raw->event == RDMA_CM_EVENT_MULTICAST_JOIN || raw->event == RDMA_CM_EVENT_MULTICAST_ERROR;
+    token t = event_is_multicast(raw) ? handle_token(raw->param.ud.private_data) : 0;
+    bool ours =
+        token_is_handle(t) && token_type(t) == TYPE_MULTICAST && (t & INDEX_MASK) < atomic_load(&slot_committed);
+    return ours ? t : 0;
 }
 
-/* What the event is counted on. Every join of ours has its token as its context. */
+/* What the event is counted on; a join by raw calls counts on its id. */
 static token counted_on(const struct rdma_cm_event *raw)
 {
     if (raw->event == RDMA_CM_EVENT_CONNECT_REQUEST)
         return id_token(raw->listen_id);
-    return is_multicast(raw) ? handle_token(raw->param.ud.private_data) : id_token(raw->id);
+    token join = join_of(raw);
+    return join ? join : id_token(raw->id);
 }
 
 /*
@@ -87,9 +92,10 @@ static void record(struct slot *slot, struct rdma_cm_event *raw)
     slot->hot.event.status = raw->status;
     slot->hot.event.data_length = datagram ? raw->param.ud.private_data_len : raw->param.conn.private_data_len;
     slot->hot.event.data = datagram ? raw->param.ud.private_data : raw->param.conn.private_data;
-    if (is_multicast(raw))
-        slot->hot.event.data = multicast_of(slot_at(counted_on(raw)))->context;
-    else if (!slot->hot.event.data_length)
+    token join = join_of(raw);
+    if (join)
+        slot->hot.event.data = multicast_of(slot_at(join))->context;
+    else if (!slot->hot.event.data_length && !event_is_multicast(raw))
         slot->hot.event.data = NULL;
 }
 
@@ -215,7 +221,10 @@ API(int, mrg_event_ud_param, (mrg_cm_event * event, struct rdma_ud_param *ret), 
     struct slot *slot = enter_for(event, ret, HERE);
     if (!slot)
         return -1;
-    *ret = ((const struct rdma_cm_event *)slot->hot.raw)->param.ud;
+    const struct rdma_cm_event *raw = slot->hot.raw;
+    *ret = raw->param.ud;
+    if (join_of(raw)) /* where librdmacm has our token */
+        ret->private_data = slot->hot.event.data;
     object_exit(slot);
     return 0;
 }

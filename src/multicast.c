@@ -10,10 +10,22 @@
 #include "id.h"
 #include "verbs.h"
 
+/*
+ * A synchronous id keeps its last event, not acknowledged, until its next call that waits; leaving the group that the
+ * event is of would wait for it for ever.
+ */
+static void ack_own_event(struct rdma_cm_id *cm, const void *join)
+{
+    struct rdma_cm_event *event = cm->event;
+    if (event && event_is_multicast(event) && event->param.ud.private_data == join && !verbs.ack_cm_event(event))
+        cm->event = NULL;
+}
+
 /* librdmacm forgets a group even where the kernel refuses to leave it; the next try then knows of none. */
 static int multicast_release(struct slot *slot)
 {
     struct multicast *join = multicast_of(slot);
+    ack_own_event(join->cm, slot_handle(slot));
     if (!verbs.leave_multicast(join->cm, (struct sockaddr *)&join->addr) || errno == EADDRNOTAVAIL)
         return 0;
     return device_answer(join->cm->verbs, errno);
@@ -22,6 +34,7 @@ static int multicast_release(struct slot *slot)
 static const struct class multicast_class = {
     .type = TYPE_MULTICAST, .edges = 2, .body_size = sizeof(struct multicast), .release = multicast_release};
 
+/* 0: librdmacm knows no groups of that family. */
 static size_t size_of(const struct sockaddr *addr)
 {
     switch (addr->sa_family) {
@@ -29,8 +42,10 @@ static size_t size_of(const struct sockaddr *addr)
         return sizeof(struct sockaddr_in);
     case AF_INET6:
         return sizeof(struct sockaddr_in6);
-    default:
+    case AF_IB:
         return sizeof(struct sockaddr_ib);
+    default:
+        return 0;
     }
 }
 
@@ -72,13 +87,22 @@ static int join(struct slot *id, const struct sockaddr *addr, struct rdma_cm_joi
     return 0;
 }
 
+static int refuse_addr(const struct slot *id, const struct sockaddr *addr, const struct here *here)
+{
+    if (!addr)
+        return refuse(RULE_BAD_ARGUMENT, here, id, "addr is NULL");
+    return size_of(addr)
+               ? 0
+               : refuse(RULE_BAD_ARGUMENT, here, id, "there are no groups of address family %d", addr->sa_family);
+}
+
 static int enter_and_join(mrg_id *id, const struct sockaddr *addr, struct rdma_cm_join_mc_attr_ex *attr, void *context,
                           const struct here *here)
 {
     struct slot *slot = object_enter(id, TYPE_ID, here);
     if (!slot)
         return -1;
-    int result = addr ? join(slot, addr, attr, context, here) : refuse(RULE_BAD_ARGUMENT, here, slot, "addr is NULL");
+    int result = refuse_addr(slot, addr, here) ? -1 : join(slot, addr, attr, context, here);
     object_exit(slot);
     return result;
 }
@@ -99,14 +123,12 @@ API(int, mrg_leave_multicast, (mrg_id * id, struct sockaddr *addr), (id, addr))
     struct slot *slot = object_enter(id, TYPE_ID, HERE);
     if (!slot)
         return -1;
-    token joined = addr ? find_join(slot, addr) : 0;
-    int result;
+    int result = refuse_addr(slot, addr, HERE);
+    token joined = result ? 0 : find_join(slot, addr);
     if (joined)
         result = object_destroy((void *)(uintptr_t)joined, TYPE_MULTICAST, HERE);
-    else if (addr)
+    else if (!result)
         result = refuse_with(EADDRNOTAVAIL, RULE_WRONG_STATE, HERE, slot, "the id has not joined this group");
-    else
-        result = refuse(RULE_BAD_ARGUMENT, HERE, slot, "addr is NULL");
     object_exit(slot);
     return result;
 }

@@ -18,4 +18,9 @@ static inline struct multicast *multicast_of(const struct slot *slot)
     return (struct multicast *)slot->hot.body;
 }
 
+static inline bool event_is_multicast(const struct rdma_cm_event *raw)
+{
+    return raw->event == RDMA_CM_EVENT_MULTICAST_JOIN || raw->event == RDMA_CM_EVENT_MULTICAST_ERROR;
+}
+
 #endif

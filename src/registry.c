@@ -133,7 +133,8 @@ static void bury_and_release_orphans(const struct class *class, struct slot *slo
 
 /*
  * A child is entered first and its parent looked at afterwards, while a close marks its object first and looks for
- * children afterwards: one of the two sees the other. 0, or why not: ESTALE, or EAGAIN while a close is looking.
+ * children afterwards: one of the two sees the other. 0, or why not: ESTALE, or EAGAIN while a close is looking, or while
+ * the parent is made: the device may have an event for it before the call that makes it is back.
  */
 static inline int enter(struct link *link, token t)
 {
@@ -142,7 +143,7 @@ static inline int enter(struct link *link, token t)
     token word = atomic_load(&parent->hot.word);
     if (word == word_with(t, STATE_LIVE))
         return 0;
-    return word == word_with(t, STATE_CLOSING) ? EAGAIN : ESTALE;
+    return word == word_with(t, STATE_CLOSING) || word == word_with(t, STATE_EMBRYO) ? EAGAIN : ESTALE;
 }
 
 static int enter_all(struct slot *child, const token parents[], uint32_t count)
