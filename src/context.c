@@ -48,27 +48,37 @@ static void enlist(struct slot *slot, struct ibv_context *raw, enum whose whose)
     first_context = slot_index(slot);
 }
 
+/* A device that librdmacm keeps open for its ids: kept open for what outlives them too. */
+static int pin(struct context *context, enum whose whose)
+{
+    if (whose == LIBRDMACMS && !context->pinned)
+        context->pinned = verbs.get_devices(NULL);
+    return whose == LIBRDMACMS && !context->pinned ? -1 : 0;
+}
+
 /* Refuses nothing: a handler of findings must not run under the lock. */
 static struct slot *context_new(struct ibv_context *raw, enum whose whose, const struct here *here)
 {
     struct slot *slot = object_new(&context_class, here->site, NULL, 0);
     if (!slot)
         return NULL;
-    context_of(slot)->pinned = whose == LIBRDMACMS ? verbs.get_devices(NULL) : NULL;
-    if (whose == LIBRDMACMS && !context_of(slot)->pinned)
+    context_of(slot)->pinned = NULL;
+    if (pin(context_of(slot), whose))
         return object_failed(slot);
     enlist(slot, raw, whose);
     object_publish_kept(slot);
     return slot;
 }
 
-/* Held: it does not go before its caller is done with it. With the devices' lock. */
+/* Held: it does not go before its caller is done with it. One that was adopted first may be librdmacm's after all. */
 static struct slot *context_hold(struct ibv_context *raw, enum whose whose, const struct here *here)
 {
     for (uint32_t index = first_context; index; index = context_of(slot_at(index))->next) {
         struct slot *slot = slot_at(index);
-        if (context_of(slot)->raw == raw && object_hold(slot, slot_token(slot)))
-            return slot;
+        if (context_of(slot)->raw != raw || !object_hold(slot, slot_token(slot)))
+            continue;
+        pin(context_of(slot), whose); /* if it can be: whoever adopted it promised that it outlives the handle */
+        return slot;
     }
     struct slot *slot = context_new(raw, whose, here);
     return slot && object_hold(slot, slot_token(slot)) ? slot : NULL;
@@ -158,7 +168,8 @@ API(mrg_context *, mrg_adopt_context, (struct ibv_context * raw), (raw))
 API(int, mrg_close_device, (mrg_context * context), (context))
 {
     struct slot *slot = slot_find(context, TYPE_CONTEXT);
-    if (!slot || !context_of(slot)->base.kept_by_children)
+    bool shared = slot && references_count(slot) > 1; /* opened, and adopted too */
+    if (!slot || (!context_of(slot)->base.kept_by_children && !shared))
         return object_destroy(context, TYPE_CONTEXT, HERE);
     if (!references_count(slot))
         return refuse(RULE_WRONG_STATE, HERE, slot, "the device was not opened by you: it closes with its last id");
