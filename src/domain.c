@@ -59,6 +59,8 @@ API(int, mrg_dealloc_td, (mrg_td * td), (td))
 static mrg_pd *parent_domain_new(struct slot *pd, struct slot *td, const struct here *here)
 {
     struct ibv_pd *base = pd_of(pd)->raw;
+    if (td && td_of(td)->device != base->context)
+        return refuse(RULE_WRONG_PD, here, td, "the thread domain is on another device than the PD"), NULL;
     struct slot *context = object_parent(pd, TYPE_CONTEXT);
     struct slot *slot = pd_embryo((token[]){slot_token(context), slot_token(pd), td ? slot_token(td) : 0}, 3, here);
     if (!slot)

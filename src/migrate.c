@@ -10,6 +10,8 @@
 static int migrate(struct slot *slot, struct slot *channel, const struct here *here)
 {
     struct id *id = id_of(slot);
+    if (id->adopted)
+        return refuse(RULE_WRONG_STATE, here, slot, "the events of an adopted id stay raw: rdma_migrate_id");
     if (object_has_child(slot, TYPE_EVENT))
         return refuse_with(EBUSY, RULE_UNACKED_EVENT, here, slot,
                            "an event of this id is not acknowledged: rdma_migrate_id would wait for it");

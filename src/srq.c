@@ -134,7 +134,12 @@ API(mrg_srq *, mrg_ibv_create_srq_ex, (mrg_context * context, mrg_srq_init_attr 
     struct slot *device = object_enter(context, TYPE_CONTEXT, HERE);
     if (!device)
         return NULL;
-    mrg_srq *srq = create(NULL, attr, HERE);
+    mrg_srq *srq = NULL;
+    struct slot *pd = attr && attr->pd ? slot_find(attr->pd, TYPE_PD) : NULL;
+    if (pd && object_parent(pd, TYPE_CONTEXT) != device)
+        refuse(RULE_WRONG_PD, HERE, pd, "attr->pd is on another device");
+    else
+        srq = create(NULL, attr, HERE);
     object_exit(device);
     return srq;
 }

@@ -141,7 +141,7 @@ MRG_API int mrg_set_option(mrg_id *id, int level, int name, void *value, size_t 
 /*
  * Moves an id to another channel, or makes it synchronous: channel NULL (rdma_migrate_id). EBUSY (unacked-event): an
  * event of its is not acknowledged, for which librdmacm would wait. No thread may be getting events of the old channel
- * meanwhile. EINVAL from below: it is synchronous already.
+ * meanwhile. EINVAL (wrong-state): it is adopted, so its events stay raw. EINVAL from below: it is synchronous already.
  */
 MRG_API int mrg_migrate_id(mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
 

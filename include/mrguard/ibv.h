@@ -69,7 +69,7 @@ MRG_API int mrg_async_event_port(mrg_async_event *event MRG_BORROWS);
  * A thread domain (ibv_alloc_td), and a parent domain, which is a PD joined to it (ibv_alloc_parent_domain; td may be
  * NULL): what is made on either of the two PDs works with what is made on the other. The caller owns them:
  * mrg_dealloc_td, mrg_dealloc_pd; the parent domain goes first (EBUSY, destroy-order). EINVAL (bad-argument): attr
- * NULL. EOPNOTSUPP: the provider has none.
+ * NULL. EXDEV (wrong-pd): td is on another device. EOPNOTSUPP: the provider has none.
  */
 MRG_API mrg_td *mrg_alloc_td(mrg_context *context, struct ibv_td_init_attr *attr) MRG_MUST_CHECK MRG_GIVES;
 MRG_API int mrg_dealloc_td(mrg_td *td MRG_TAKES);
