@@ -208,11 +208,18 @@ static void publish(enum rule rule, const char *call, const char *site)
         abort();
 }
 
+static _Thread_local bool observed;
+
+void finding_observed(bool on)
+{
+    observed = on;
+}
+
 static int refuse_va(int error, enum rule rule, const struct here *here, const struct slot *object, const char *format,
                      va_list args)
 {
     vsnprintf(last.message, sizeof last.message, format, args);
-    describe(rule, error, here, object, NULL);
+    describe(rule, observed ? 0 : error, here, object, NULL);
     publish(rule, here->call, here->site);
     errno = error;
     return -1;
