@@ -53,6 +53,13 @@ static enum type subject_type(enum ibv_event_type event)
     }
 }
 
+static bool is_of_port(enum ibv_event_type event)
+{
+    return event == IBV_EVENT_PORT_ACTIVE || event == IBV_EVENT_PORT_ERR || event == IBV_EVENT_LID_CHANGE ||
+           event == IBV_EVENT_PKEY_CHANGE || event == IBV_EVENT_SM_CHANGE || event == IBV_EVENT_CLIENT_REREGISTER ||
+           event == IBV_EVENT_GID_CHANGE;
+}
+
 /* The handle that the raw object has as its context, if it is one of ours. */
 static void *subject_of(const struct ibv_async_event *raw, enum type type)
 {
@@ -145,7 +152,7 @@ API(int, mrg_async_event_port, (mrg_async_event * event), (event))
     struct ibv_async_event raw;
     if (!look(event, &raw, HERE))
         return -1;
-    return subject_type(raw.event_type) == TYPE_NONE ? raw.element.port_num : 0;
+    return is_of_port(raw.event_type) ? raw.element.port_num : 0;
 }
 
 API(int, mrg_context_async_fd, (mrg_context * context), (context))

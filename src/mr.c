@@ -29,10 +29,15 @@ static int refuse_release(mrg_mr *mr, const struct here *here)
                   (void *)mr);
 }
 
+static bool in_use(struct slot *slot)
+{
+    return atomic_load(&slot->cold.users) || object_has_child(slot, TYPE_BORROW);
+}
+
 /* Raw verbs let an MR go that is in use. */
 static int dereg_observed(struct slot *slot, token t, const struct here *here)
 {
-    observe(RULE_DEREG_IN_FLIGHT, here, slot, "WRs in flight use this MR: it is released with the last of them");
+    observe(RULE_DEREG_IN_FLIGHT, here, slot, "WRs in flight or borrows use this MR: it is released with the last of them");
     return object_unref(slot, t, here);
 }
 
@@ -41,7 +46,8 @@ API(int, mrg_dereg_mr, (mrg_mr * mr), (mr))
     struct slot *slot = slot_find(mr, TYPE_MR);
     if (!slot)
         return refuse_release(mr, HERE);
-    if (__builtin_expect(atomic_load(&slot->cold.users) != 0, 0) && options()->policy == POLICY_OBSERVE)
+    if (__builtin_expect(atomic_load(&slot->cold.users) || atomic_load(&slot->cold.children), 0) &&
+        options()->policy == POLICY_OBSERVE && in_use(slot))
         return dereg_observed(slot, handle_token(mr), HERE);
     return object_end(slot, handle_token(mr), HERE);
 }
