@@ -305,7 +305,6 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     do {
         work_of_send(&work, qp, wr);
         if (!post_begin(&post, &work) || !windows_begin(&post, wr)) {
-            *bad = wr;
             windows_end(first, wr, 0);
             return refuse_unlocked(&post);
         }
@@ -329,10 +328,8 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
         return refuse_post(&post);
     do {
         work_of_recv(&work, wr);
-        if (!post_begin(&post, &work)) {
-            *bad = wr;
+        if (!post_begin(&post, &work))
             return refuse_unlocked(&post);
-        }
     } while ((wr = wr->next));
     uint64_t posted = 0;
     int error = hand_recvs(&post, first, &posted);
