@@ -164,6 +164,26 @@ API(int, mrg_destroy_id, (mrg_id * id), (id))
     return object_destroy(id, TYPE_ID, HERE);
 }
 
+static bool is_another(const struct slot *slot, const void *own)
+{
+    return slot != own;
+}
+
+/* The SRQ goes after the QP: what else is in its way is said while the QP is still there. The id is closed. */
+static int refuse_busy_srq(const struct id *id, const struct here *here)
+{
+    token srq = id->srq, qp = id->qp;
+    if (!srq)
+        return 0;
+    if (object_has_child(slot_at(srq), TYPE_ASYNC_EVENT))
+        return refuse(RULE_UNACKED_EVENT, here, slot_at(srq), "an event of the id's SRQ is not acknowledged");
+    struct slot *other = object_hold_child(slot_at(srq), TYPE_QP, is_another, qp ? slot_at(qp) : NULL);
+    if (!other)
+        return 0;
+    object_exit(other);
+    return refuse(RULE_DESTROY_ORDER, here, slot_at(srq), "another QP receives from the id's SRQ");
+}
+
 API(int, mrg_destroy_ep, (mrg_id * id), (id))
 {
     struct slot *slot = slot_find(id, TYPE_ID);
@@ -173,7 +193,7 @@ API(int, mrg_destroy_ep, (mrg_id * id), (id))
     observe_leaks(slot, t, HERE);
     if (object_close(slot, t, 1U << TYPE_QP | 1U << TYPE_CQ | 1U << TYPE_SRQ, HERE))
         return -1;
-    if (id_destroy_qp(slot, HERE) || id_destroy_srq(slot, HERE)) {
+    if (refuse_busy_srq(id_of(slot), HERE) || id_destroy_qp(slot, HERE) || id_destroy_srq(slot, HERE)) {
         object_reopen(slot, t);
         return -1;
     }

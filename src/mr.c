@@ -37,7 +37,8 @@ static bool in_use(struct slot *slot)
 /* Raw verbs let an MR go that is in use. */
 static int dereg_observed(struct slot *slot, token t, const struct here *here)
 {
-    observe(RULE_DEREG_IN_FLIGHT, here, slot, "WRs in flight or borrows use this MR: it is released with the last of them");
+    observe(RULE_DEREG_IN_FLIGHT, here, slot,
+            "WRs in flight or borrows use this MR: it is released with the last of them");
     return object_unref(slot, t, here);
 }
 
