@@ -33,6 +33,7 @@ struct stub_qp {
     struct ibv_qp qp;
     struct stub_queue send, recv;
     bool all_signaled;
+    struct ibv_qp_cap cap;
 };
 
 struct stub_srq {
@@ -204,6 +205,13 @@ void stub_event(struct rdma_cm_id *id, struct rdma_cm_id *listener, enum rdma_cm
 {
     next_event = calloc(1, sizeof *next_event);
     *next_event = (struct rdma_cm_event){.id = id, .listen_id = listener, .event = type};
+}
+
+void stub_multicast_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, const void *context)
+{
+    stub_event(id, NULL, type);
+    next_event->param.ud.private_data = context;
+    next_event->param.ud.qp_num = 0xffffff;
 }
 
 static int get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **ret)
@@ -439,6 +447,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
     qp->qp.state = IBV_QPS_RTS;
     qp->all_signaled = attr->sq_sig_all;
     attr->cap.max_inline_data = attr->cap.max_inline_data < 32 ? 32 : attr->cap.max_inline_data;
+    qp->cap = attr->cap;
     return &qp->qp;
 }
 
@@ -451,8 +460,11 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 
 static int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
+    struct stub_qp *mine = (struct stub_qp *)qp;
     if (mask & IBV_QP_STATE)
         qp->state = attr->qp_state;
+    if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+        mine->send.tail = mine->send.head, mine->recv.tail = mine->recv.head;
     return 0;
 }
 
@@ -460,7 +472,8 @@ static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struc
 {
     (void)mask;
     *attr = (struct ibv_qp_attr){.qp_state = qp->state};
-    *init = (struct ibv_qp_init_attr){.send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .qp_type = qp->qp_type};
+    *init = (struct ibv_qp_init_attr){
+        .send_cq = qp->send_cq, .recv_cq = qp->recv_cq, .cap = ((struct stub_qp *)qp)->cap, .qp_type = qp->qp_type};
     return 0;
 }
 
@@ -509,8 +522,8 @@ static int destroy_srq(struct ibv_srq *srq)
 static int post_srq_recv(struct ibv_srq *raw, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     struct stub_srq *srq = (struct stub_srq *)raw;
-    for (; wr; wr = wr->next) {
-        if (srq->count == QP_ROOM)
+    for (int left = stub.take; wr; wr = wr->next) {
+        if (srq->count == QP_ROOM || (stub.take && !left--))
             return *bad = wr, ENOMEM;
         srq->wrs[srq->count++].wr_id = wr->wr_id;
     }
@@ -608,6 +621,11 @@ void stub_push(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, enum ibv_wc_s
     push(cq, (struct ibv_wc){.wr_id = wr_id, .qp_num = qp_num, .status = status});
 }
 
+void stub_push_invalidated(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, uint32_t rkey)
+{
+    push(cq, (struct ibv_wc){.wr_id = wr_id, .qp_num = qp_num, .wc_flags = IBV_WC_WITH_INV, .invalidated_rkey = rkey});
+}
+
 static void complete(struct stub_qp *qp, struct stub_queue *queue, struct ibv_cq *cq, int count,
                      enum ibv_wc_status status)
 {
@@ -651,6 +669,7 @@ static int post_one_send(struct ibv_qp *raw, const struct ibv_send_wr *wr)
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
     bool signaled = qp->all_signaled || (wr->send_flags & IBV_SEND_SIGNALED);
+    stub.last_send = *wr;
     put(qp, &qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
     if (!stub.hold_sends)
         stub_complete_sends(raw, 1, IBV_WC_SUCCESS);
@@ -687,6 +706,7 @@ static int bind_mw(struct ibv_qp *raw, struct ibv_mw *mw, struct ibv_mw_bind *bi
 {
     struct ibv_send_wr wr = {.wr_id = bind->wr_id, .send_flags = bind->send_flags};
     mw->rkey = ibv_inc_rkey(mw->rkey);
+    stub.last_bind = bind->bind_info;
     return post_one_send(raw, &wr);
 }
 

@@ -31,6 +31,8 @@ struct stub_state {
     uint64_t last_wr_id;
     uint32_t last_qp_num;
     int last_num_sge;
+    struct ibv_send_wr last_send; /* without its pieces */
+    struct ibv_mw_bind_info last_bind;
 };
 
 extern struct stub_state stub;
@@ -48,10 +50,14 @@ void stub_complete_srq(struct ibv_srq *srq, int which, struct ibv_qp *qp, enum i
 /* The next ibv_get_async_event gives this; element is not NULL. */
 void stub_async(enum ibv_event_type type, void *element);
 
+/* Likewise, of a message with which the peer invalidated a window. */
+void stub_push_invalidated(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, uint32_t rkey);
+
 /* A completion that nobody posted. */
 void stub_push(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, enum ibv_wc_status status);
 
 /* The next rdma_get_cm_event gives this. */
+void stub_multicast_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, const void *context);
 void stub_event(struct rdma_cm_id *id, struct rdma_cm_id *listener, enum rdma_cm_event_type type);
 
 /* Two devices; ids are bound to the first unless a test says otherwise. */

@@ -40,6 +40,51 @@ static inline mrg_id *polled_id(mrg_cq **cq)
     return id;
 }
 
+/* What verbs-level tests begin with: a device that the test opened, and a QP on it of 8 WRs and 4 pieces each way. */
+struct rig {
+    mrg_context *context;
+    mrg_pd *pd;
+    mrg_cq *cq;
+    mrg_qp *qp;
+    struct ibv_qp *raw;
+};
+
+static inline mrg_qp *rig_qp(const struct rig *rig, enum ibv_qp_type type, mrg_srq *srq)
+{
+    mrg_qp_init_attr attr = {
+        .send_cq = rig->cq, .recv_cq = rig->cq, .srq = srq, .cap = {8, 8, 4, 4, 0}, .qp_type = type};
+    mrg_qp *qp = mrg_ibv_create_qp(rig->pd, &attr);
+    cr_assert(qp);
+    return qp;
+}
+
+static inline struct rig new_rig(enum ibv_qp_type type)
+{
+    static struct ibv_device device;
+    struct rig rig = {.context = mrg_open_device(&device)};
+    rig.pd = mrg_alloc_pd(rig.context);
+    rig.cq = mrg_create_cq(rig.context, 64, NULL, NULL, 0);
+    rig.qp = rig_qp(&rig, type, NULL);
+    rig.raw = mrg_qp_raw(rig.qp);
+    return rig;
+}
+
+static inline void end_rig(struct rig *rig)
+{
+    cr_expect_eq(mrg_ibv_destroy_qp(rig->qp), 0);
+    cr_expect_eq(mrg_destroy_cq(rig->cq), 0);
+    cr_expect_eq(mrg_dealloc_pd(rig->pd), 0);
+    cr_expect_eq(mrg_close_device(rig->context), 0);
+}
+
+/* Exactly one completion is there, and this is its wr_id. */
+#define expect_completion(from, id)                            \
+    do {                                                       \
+        struct ibv_wc wc_[2];                                  \
+        cr_assert_eq(mrg_poll_cq(from, 2, wc_), 1);            \
+        cr_expect_eq(wc_[0].wr_id, (uint64_t)(uintptr_t)(id)); \
+    } while (0)
+
 /* The raw QP behind an id, for the stub. */
 struct ibv_qp *raw_qp(mrg_id *id);
 struct ibv_cq *raw_send_cq(mrg_id *id);
