@@ -210,9 +210,9 @@ static void publish(enum rule rule, const char *call, const char *site)
 
 static _Thread_local bool observed;
 
-void finding_observed(bool on)
+void finding_observed(void)
 {
-    observed = on;
+    observed = true;
 }
 
 static int refuse_va(int error, enum rule rule, const struct here *here, const struct slot *object, const char *format,
@@ -220,6 +220,7 @@ static int refuse_va(int error, enum rule rule, const struct here *here, const s
 {
     vsnprintf(last.message, sizeof last.message, format, args);
     describe(rule, observed ? 0 : error, here, object, NULL);
+    observed = false;
     publish(rule, here->call, here->site);
     errno = error;
     return -1;

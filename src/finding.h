@@ -31,8 +31,8 @@ int refuse_with(int error, enum rule rule, const struct here *here, const struct
 void observe(enum rule rule, const struct here *here, const struct slot *object, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Until it is taken back, what this thread refuses was done all the same: no call was refused. */
-void finding_observed(bool on);
+/* What this thread says next was done all the same: its finding says that no call was refused. */
+void finding_observed(void);
 
 /* Reports what is nobody's call: a leak at exit, a deferred release that failed. errno stays as it is. */
 void finding_note(enum rule rule, const char *made, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -114,9 +114,8 @@ static int post_close(const struct post *post, int error, bool early)
     if (__builtin_expect(!error && post->verdict.rule == RULE_NONE, 1))
         return 0;
     if (post->verdict.rule != RULE_NONE) {
-        finding_observed(true);
+        finding_observed();
         refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
-        finding_observed(false);
     }
     if (error == EINVAL && early)
         return refuse(RULE_WRONG_STATE, post->here, post->slot, "the QP is not connected yet, so it takes no such WR");
