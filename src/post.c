@@ -338,6 +338,20 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
     return post_close(&post, error, early);
 }
 
+/*
+ * A window is closed without an MR, whose key librxe looks at all the same: it gets the one that the window is bound to,
+ * which cannot go meanwhile. False: there is none, so there is nothing to close.
+ */
+static bool fill_close(struct ibv_mw_bind_info *raw, struct slot *mw)
+{
+    token bound = mw_bound_to(mw);
+    if (!bound)
+        return false;
+    raw->mr = slot_at(bound)->hot.raw;
+    raw->addr = slot_at(bound)->hot.addr;
+    return true;
+}
+
 /* libibverbs posts the bind of a window of type 1 itself, and answers with the window's new key. */
 int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
 {
@@ -353,6 +367,13 @@ int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
     struct mw *mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)));
     struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, 0), .send_flags = wr->send_flags};
     fill_bind(&raw.bind_info, &wr->bind_mw.bind_info);
+    if (!raw.bind_info.mr && !fill_close(&raw.bind_info, slot_at(handle_token(wr->bind_mw.mw)))) {
+        post.verdict =
+            (struct verdict){RULE_WRONG_STATE, -1, 0, "the MW is bound to nothing, so there is nothing to close"};
+        post.work.send = wr;
+        windows_end(wr, NULL, 0);
+        return refuse_unlocked(&post);
+    }
     int error = verbs.bind_mw(qp->raw, mw->raw, &raw);
     mrg_send_wr done = *wr;
     done.next = NULL;
