@@ -30,7 +30,7 @@ static const struct {
     const char *name;
 } lists[] = {
     {RDMA_NLDEV_CMD_RES_MR_GET, "MR"}, {RDMA_NLDEV_CMD_RES_QP_GET, "QP"},       {RDMA_NLDEV_CMD_RES_CQ_GET, "CQ"},
-    {RDMA_NLDEV_CMD_RES_PD_GET, "PD"}, {RDMA_NLDEV_CMD_RES_CM_ID_GET, "cm id"},
+    {RDMA_NLDEV_CMD_RES_PD_GET, "PD"}, {RDMA_NLDEV_CMD_RES_CM_ID_GET, "cm id"}, {RDMA_NLDEV_CMD_RES_SRQ_GET, "SRQ"},
 };
 #define LISTS (sizeof lists / sizeof *lists)
 
@@ -53,13 +53,13 @@ static bool is_entry(uint16_t type)
 {
     return type == RDMA_NLDEV_ATTR_RES_MR_ENTRY || type == RDMA_NLDEV_ATTR_RES_QP_ENTRY ||
            type == RDMA_NLDEV_ATTR_RES_CQ_ENTRY || type == RDMA_NLDEV_ATTR_RES_PD_ENTRY ||
-           type == RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY;
+           type == RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY || type == RDMA_NLDEV_ATTR_RES_SRQ_ENTRY;
 }
 
 static bool is_list(uint16_t type)
 {
     return type == RDMA_NLDEV_ATTR_RES_MR || type == RDMA_NLDEV_ATTR_RES_QP || type == RDMA_NLDEV_ATTR_RES_CQ ||
-           type == RDMA_NLDEV_ATTR_RES_PD || type == RDMA_NLDEV_ATTR_RES_CM_ID;
+           type == RDMA_NLDEV_ATTR_RES_PD || type == RDMA_NLDEV_ATTR_RES_CM_ID || type == RDMA_NLDEV_ATTR_RES_SRQ;
 }
 
 static void look_at_attributes(const char *at, size_t size, struct found *found)

@@ -14,6 +14,7 @@ static struct {
     enum tolerance tolerance;
     const char *tolerated; /* the verb */
     int notes;             /* findings that tell of a late release */
+    const char *rule;      /* that a refusal may break; NULL: none */
 } self;
 
 bool peer_is_struck(void)
@@ -53,11 +54,17 @@ static bool is_tolerated(const char *struck)
     return struck && self.tolerated && !strcmp(self.tolerated, struck);
 }
 
+static bool registers(const char *verb)
+{
+    return !strcmp(verb, "reg_mr") || !strcmp(verb, "reg_mr_iova") || !strcmp(verb, "reg_dmabuf_mr") ||
+           !strcmp(verb, "alloc_null_mr");
+}
+
 /* A failure from below has no finding; a refused registration has one, with the reason (include/mrguard/verbs.h). */
 static void expect_no_finding(const char *struck)
 {
     const struct mrg_finding *finding = mrg_last_finding();
-    if (finding && strcmp(struck, "reg_mr"))
+    if (finding && !registers(struck))
         life_fails("a finding explains what came from below: %s: %s", finding->rule, finding->message);
 }
 
@@ -101,14 +108,46 @@ void life_requires(bool ok, const char *complaint)
         life_fails("%s (%s)", complaint, strerror(errno));
 }
 
-/* Findings: none, but for a registration that we refuse, and a late release that we refuse. */
+/* Refusals */
+
+void life_awaits_refusal(const char *rule)
+{
+    self.rule = rule;
+}
+
+static void expect_refusal(int error, int expected)
+{
+    const struct mrg_finding *finding = mrg_last_finding();
+    const char *rule = finding ? finding->rule : "none";
+    if (error != expected)
+        life_fails("it is refused with %s, not %s", strerrorname_np(error), strerrorname_np(expected));
+    if (strcmp(rule, self.rule ? self.rule : "none"))
+        life_fails("the finding's rule is %s, not %s", rule, self.rule ? self.rule : "none");
+}
+
+/* False: not refused yet, since the injected failure came before. */
+bool life_is_refused(bool ok, int error)
+{
+    int got = errno;
+    const char *struck = fault_struck();
+    if (ok)
+        life_fails("it succeeded");
+    if (struck && !self.told && !self.diary->swallowed)
+        return tell(got), false;
+    expect_refusal(got, error);
+    errno = 0;
+    return true;
+}
+
+/* Findings: none, but for a registration that we refuse, a late release that we refuse, and refusals awaited. */
 static void on_finding(const struct mrg_finding *finding, void *arg)
 {
     (void)arg;
     const char *struck = fault_struck();
-    bool refused = struck && !strcmp(struck, "reg_mr") && !strcmp(finding->rule, "registration-refused");
+    bool refused = struck && registers(struck) && !strcmp(finding->rule, "registration-refused");
+    bool awaited = self.rule && !strcmp(finding->rule, self.rule);
     bool late = self.tolerance == LATE_RELEASE && is_tolerated(struck) && !finding->call;
-    if (!refused && !late)
+    if (!refused && !awaited && !late)
         life_fails("a finding: %s: %s", finding->rule, finding->message);
     self.notes += late;
 }

@@ -7,7 +7,8 @@
 #define SCENARIOS(EACH) \
     EACH(channel)       \
     EACH(endpoint)      \
-    EACH(refusal)
+    EACH(refusal)       \
+    EACH(verbs)
 
 #define DECLARE(name) extern const struct scenario name##_scenario;
 SCENARIOS(DECLARE)

@@ -25,13 +25,13 @@ static void alone(void)
 
 /* Words */
 
-static void say_bytes(const void *bytes, size_t size)
+void say_bytes(const void *bytes, size_t size)
 {
     if (write(peer, bytes, size) != (ssize_t)size)
         alone();
 }
 
-static void hear_bytes(void *bytes, size_t size)
+void hear_bytes(void *bytes, size_t size)
 {
     struct pollfd wait = {.fd = peer, .events = POLLIN};
     if (poll(&wait, 1, PATIENCE_MS) != 1)
@@ -93,7 +93,7 @@ static void await_readable(int fd, const char *what)
         alone();
 }
 
-mrg_id *await_event(mrg_channel *channel, enum rdma_cm_event_type type)
+mrg_cm_event *get_event(mrg_channel *channel, enum rdma_cm_event_type type)
 {
     mrg_cm_event *event;
     await_readable(mrg_channel_fd(channel), rdma_event_str(type));
@@ -101,9 +101,26 @@ mrg_id *await_event(mrg_channel *channel, enum rdma_cm_event_type type)
     if (mrg_event_type(event) != (int)type)
         life_fails("%s in the place of %s", rdma_event_str((enum rdma_cm_event_type)mrg_event_type(event)),
                    rdma_event_str(type));
+    return event;
+}
+
+mrg_id *await_event(mrg_channel *channel, enum rdma_cm_event_type type)
+{
+    mrg_cm_event *event = get_event(channel, type);
     mrg_id *id = mrg_event_id(event);
     try(mrg_ack_cm_event(event));
     return id;
+}
+
+mrg_async_event *get_async_event(mrg_context *device, enum ibv_event_type type)
+{
+    mrg_async_event *event;
+    await_readable(mrg_context_async_fd(device), ibv_event_type_str(type));
+    try_out(event, mrg_get_async_event(device, &event));
+    if (mrg_async_event_type(event) != (int)type)
+        life_fails("%s in the place of %s", ibv_event_type_str((enum ibv_event_type)mrg_async_event_type(event)),
+                   ibv_event_type_str(type));
+    return event;
 }
 
 /* Completions */
@@ -137,6 +154,17 @@ void await_completion(mrg_comp_channel *channel, void *context, const char *late
     check(&wc, context);
     if (poll_one(cq, &wc, NULL) != 0)
         life_fails("a second completion");
+}
+
+void await_polled(mrg_cq *cq, void *context, struct ibv_wc *wc)
+{
+    struct ibv_wc unasked;
+    wc = wc ? wc : &unasked;
+    fault_poll_patiently(true);
+    if (poll_one(cq, wc, NULL) != 1)
+        life_fails("a completion does not come");
+    fault_poll_patiently(false);
+    check(wc, context);
 }
 
 void await_send(mrg_id *id, void *context)

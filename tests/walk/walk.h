@@ -56,6 +56,20 @@ struct scenario {
 #define try_unref(call) try_else((errno = 0, (call), errno == 0), true, #call)
 
 /*
+ * Around a call that is refused however often it is made: by the device or the kernel, which has no such thing, or by a
+ * rule of mrguard's. Where the injected failure strikes in it, it fails with that first, and is refused when it is made
+ * again. error: the refusal's errno; rule: that of its finding, NULL for none.
+ */
+#define try_refused(ok, error, rule)          \
+    do {                                      \
+        life_calls(#ok, __FILE__, __LINE__);  \
+        life_awaits_refusal(rule);            \
+        if (!life_is_refused(ok, error))      \
+            (void)life_is_refused(ok, error); \
+        life_awaits_refusal(NULL);            \
+    } while (0)
+
+/*
  * Around a try of a call in which the verb may fail with nobody told, by design; say there why.
  *   LATE_RELEASE  of what was deferred to this call: mrguard keeps the object, notes a finding, releases it later
  *   HARMLESS      what the verb was to do is done by others
@@ -73,6 +87,8 @@ void life_calls(const char *text, const char *file, int line);
 bool life_passes(bool ok);
 void life_requires(bool ok, const char *complaint);
 void life_tolerates(enum tolerance tolerance, const char *verb);
+void life_awaits_refusal(const char *rule);
+bool life_is_refused(bool ok, int error);
 
 /* Ends this life as failed, with a sentence. */
 void life_fails(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -83,13 +99,18 @@ bool peer_is_struck(void);
 /* To and from the other side, beside RDMA. Hearing has a deadline and fails if the other side is gone. */
 void say(char word);
 void hear(char word);
+void say_bytes(const void *bytes, size_t size);
+void hear_bytes(void *bytes, size_t size);
 void say_port(mrg_id *listener);
 uint16_t hear_port(void);
 
 /* The device's address, from rdma_getaddrinfo. flags: RAI_PASSIVE or 0. */
 struct rdma_addrinfo *address(uint16_t port, int flags);
 
-/* Waits for the channel's next event, which must be of this type, and acknowledges it. The id that it is for. */
+/* Waits for the channel's next event, which must be of this type. The caller acknowledges it. */
+mrg_cm_event *get_event(mrg_channel *channel, enum rdma_cm_event_type type);
+
+/* Likewise, and acknowledges it. The id that it is for. */
 mrg_id *await_event(mrg_channel *channel, enum rdma_cm_event_type type);
 
 /*
@@ -105,5 +126,14 @@ void await_completion(mrg_comp_channel *channel, void *context, const char *late
  */
 void await_send(mrg_id *id, void *context);
 void await_recv_asleep(mrg_id *id, void *context, char word);
+
+/*
+ * Polls one completion, which may come at any time; others may wait behind it. It must be successful and of this wr_id;
+ * *wc: what it says, NULL if nobody asks.
+ */
+void await_polled(mrg_cq *cq, void *context, struct ibv_wc *wc);
+
+/* Waits for the device's next asynchronous event, which must be of this type. The caller acknowledges it. */
+mrg_async_event *get_async_event(mrg_context *device, enum ibv_event_type type);
 
 #endif
