@@ -8,7 +8,8 @@
     EACH(channel)       \
     EACH(endpoint)      \
     EACH(refusal)       \
-    EACH(verbs)
+    EACH(verbs)         \
+    EACH(windows)
 
 #define DECLARE(name) extern const struct scenario name##_scenario;
 SCENARIOS(DECLARE)
