@@ -9,7 +9,8 @@
     EACH(endpoint)      \
     EACH(refusal)       \
     EACH(verbs)         \
-    EACH(windows)
+    EACH(windows)       \
+    EACH(datagram)
 
 #define DECLARE(name) extern const struct scenario name##_scenario;
 SCENARIOS(DECLARE)
