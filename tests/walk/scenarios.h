@@ -10,7 +10,9 @@
     EACH(refusal)       \
     EACH(verbs)         \
     EACH(windows)       \
-    EACH(datagram)
+    EACH(datagram)      \
+    EACH(handmade)      \
+    EACH(adopted)
 
 #define DECLARE(name) extern const struct scenario name##_scenario;
 SCENARIOS(DECLARE)
