@@ -112,7 +112,7 @@ rxe: packages ## the tests over soft-RoCE alone, plain (1 min)
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/plain/rxe
 	tests/guest/rxe-run -- $(BUILD)/plain/rxe
 
-walk: packages ## every call below us fails once, over soft-RoCE: 400 lives and more (3 min)
+walk: packages ## every call below us fails once, over soft-RoCE: 800 lives and more (1 min)
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/plain/walk
 	tests/guest/rxe-run --timeout 900 -- $(BUILD)/plain/walk
 

@@ -1,6 +1,6 @@
 /*
  * Datagrams: the service is asked for its QP (SIDR), then datagrams go there and back by address handles. The active side
- * joins multicast groups, the passive side receives through an SRQ of its id's.
+ * joins multicast groups. Both receive through an SRQ of their id's.
  */
 #include <arpa/inet.h>
 #include <infiniband/sa.h>
@@ -41,6 +41,7 @@ static void await_join(struct sockaddr *addr, void *context)
     life_requires(mrg_event_private_data(event, &length) == context && !length, "the join has another context");
     life_requires(!mrg_event_ud_param(event, &param) && param.qp_num == 0xffffff, "the join is of something else");
     try_refused(mrg_leave_multicast(self.id, addr) == 0, EBUSY, "unacked-event");
+    try_refused(mrg_destroy_qp(self.id) == 0, EBUSY, "destroy-order");
     try(mrg_ack_cm_event(event));
 }
 
@@ -110,13 +111,6 @@ static void expect_words(const struct ibv_wc *wc, const char *words)
     life_requires(!strcmp((const char *)memory + GRH, words), "another datagram came");
 }
 
-static void strip(void)
-{
-    try(mrg_destroy_qp(self.id));
-    try(mrg_destroy_cq(self.cq));
-    try_unref(mrg_pd_unref(self.pd));
-}
-
 /* The active side */
 
 static void resolve(void)
@@ -148,7 +142,9 @@ static void active(void)
 {
     struct rdma_ud_param service;
     struct ibv_wc wc;
+    mrg_srq_init_attr attr = {.attr = {.max_wr = 2, .max_sge = 1}};
     resolve();
+    try(mrg_create_srq_ex(self.id, &attr));
     equip();
     join_and_leave(); /* the kernel lets an id join that has an address, and no more */
     join_and_leave_ex();
@@ -157,8 +153,9 @@ static void active(void)
     await_polled(self.cq, NAME(ASKED), &wc);
     expect_words(&wc, "nobody");
     try(mrg_dereg_mr(self.mr));
-    strip();
-    tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_id(self.id)));
+    try_unref(mrg_pd_unref(self.pd));
+    tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_ep(self.id))); /* with its QP and its SRQ */
+    try(mrg_destroy_cq(self.cq));
     try(mrg_destroy_event_channel(self.channel));
 }
 
@@ -200,6 +197,16 @@ static void answer(struct ibv_wc *wc)
     send_datagram(NAME(ANSWER), ah, wc->src_qp, "nobody");
 }
 
+/* Step by step what mrg_destroy_ep does at once. */
+static void strip_passive(void)
+{
+    try(mrg_destroy_qp(self.id));
+    try(mrg_destroy_srq(self.id));
+    try(mrg_destroy_cq(self.cq));
+    try_unref(mrg_pd_unref(self.pd));
+    tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_id(self.id)));
+}
+
 static void passive(void)
 {
     struct ibv_wc wc;
@@ -214,9 +221,7 @@ static void passive(void)
     answer(&wc);
     attach_and_detach();
     try(mrg_dereg_mr(self.mr));
-    strip();
-    try(mrg_destroy_srq(self.id));
-    tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_id(self.id)));
+    strip_passive();
     try(mrg_destroy_id(listener));
     try(mrg_destroy_event_channel(self.channel));
 }

@@ -9,7 +9,7 @@
 
 enum { CHAIN = 100, LAST, ANSWER };
 #define NAME(number) ((void *)(uintptr_t)(number))
-#define MESSAGES 3
+#define MESSAGES 17 /* one more than go to the device together */
 #define PIECE 16
 
 static struct {
@@ -22,7 +22,7 @@ static struct {
     mrg_mr *mr;
 } self;
 
-static unsigned char memory[256];
+static unsigned char memory[512];
 static _Alignas(8) uint64_t counter = 40;
 
 /* What the active side needs to know of the counter. */
@@ -31,11 +31,10 @@ struct offer {
     uint32_t rkey;
 };
 
-static void reset_and_destroy_qp(void)
+static void reset_qp(void)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
     try(mrg_modify_qp(self.qp, &attr, IBV_QP_STATE));
-    try(mrg_ibv_destroy_qp(self.qp));
 }
 
 /* The active side */
@@ -65,7 +64,7 @@ static void query_device(mrg_context *device)
 
 static void equip_active(void)
 {
-    mrg_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {8, 1, 2, 1, 0}};
+    mrg_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {24, 1, 2, 1, 0}};
     self.device = choose_device();
     query_device(self.device);
     try_make(self.pd, mrg_alloc_pd(self.device));
@@ -80,11 +79,19 @@ static void equip_active(void)
     try_make(self.mr, mrg_reg_mr(self.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE));
 }
 
-/* Nothing of it is posted where it fails, and *bad says so. */
+/* Where it fails *bad says how much is posted, and it goes on there: the chain goes to the device in groups of 16. */
 static void post_sends(mrg_send_wr *first)
 {
-    mrg_send_wr *bad = NULL;
-    try_else(mrg_ibv_post_send(self.qp, first, &bad) == 0, bad == first, "mrg_ibv_post_send");
+    mrg_send_wr *rest = first, *bad = NULL;
+    try_else(mrg_ibv_post_send(self.qp, rest, &bad) == 0 || (rest = bad, false), bad == first || bad == first + 16,
+             "mrg_ibv_post_send");
+}
+
+static void post_receive(void)
+{
+    mrg_sge into = {memory + sizeof memory - PIECE, PIECE, self.mr};
+    mrg_recv_wr wr = {.wr_id = ANSWER, .sg_list = &into, .num_sge = 1}, *bad = NULL;
+    try_else(mrg_ibv_post_recv(self.qp, &wr, &bad) == 0, bad == &wr, "mrg_ibv_post_recv");
 }
 
 static mrg_send_wr atomic_wr(enum ibv_wr_opcode opcode, const mrg_sge *into, const struct offer *offer)
@@ -128,33 +135,39 @@ static void expect_ready_to_send(void)
     life_requires(init.send_cq == self.cq && init.pd == self.pd && !init.srq, "the QP has other parts");
 }
 
-static void active(void)
+/* A reset ends what is in flight, and with it the borrow of the MR. */
+static void strip_active(void)
 {
-    struct offer offer;
-    mrg_sge into = {memory + 128, PIECE, self.mr};
-    mrg_recv_wr recv = {.wr_id = ANSWER, .sg_list = &into, .num_sge = 1}, *bad = NULL;
-    equip_active();
-    direct_connect(self.device, self.qp);
-    hear_bytes(&offer, sizeof offer);
-    into.mr = self.mr;
-    try_else(mrg_ibv_post_recv(self.qp, &recv, &bad) == 0, bad == &recv, "mrg_ibv_post_recv");
-    send_chain(&offer);
-    say('s');
-    await_completion(self.completions, NAME(ANSWER), NULL);
-    expect_ready_to_send();
-    reset_and_destroy_qp();
+    post_receive();
+    try_refused(mrg_dereg_mr(self.mr) == 0, EBUSY, "dereg-in-flight");
+    reset_qp();
     try(mrg_dereg_mr(self.mr));
+    try(mrg_ibv_destroy_qp(self.qp));
     try(mrg_destroy_cq(self.cq));
     try(mrg_destroy_comp_channel(self.completions));
     try(mrg_dealloc_pd(self.pd));
     try(mrg_free_devices(list));
 }
 
+static void active(void)
+{
+    struct offer offer;
+    equip_active();
+    direct_connect(self.device, self.qp);
+    hear_bytes(&offer, sizeof offer);
+    post_receive();
+    send_chain(&offer);
+    say('s');
+    await_completion(self.completions, NAME(ANSWER), NULL);
+    expect_ready_to_send();
+    strip_active();
+}
+
 /* The passive side */
 
 static void make_srq(void)
 {
-    mrg_srq_init_attr attr = {.attr = {.max_wr = 8, .max_sge = 1}};
+    mrg_srq_init_attr attr = {.attr = {.max_wr = 24, .max_sge = 1}};
     const mrg_srq_init_attr before = attr;
     try_else((self.srq = mrg_ibv_create_srq(self.pd, &attr)) != NULL, !memcmp(&attr, &before, sizeof attr),
              "mrg_ibv_create_srq");
@@ -165,7 +178,7 @@ static void equip_passive(void)
     mrg_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {2, 0, 1, 0, 0}};
     self.device = direct_open();
     try_make(self.pd, mrg_alloc_pd(self.device));
-    try_make(self.cq, mrg_create_cq(self.device, 16, NULL, NULL, 0));
+    try_make(self.cq, mrg_create_cq(self.device, 32, NULL, NULL, 0));
     make_srq();
     attr.pd = self.pd;
     attr.srq = self.srq;
@@ -178,13 +191,14 @@ static void equip_passive(void)
 static void post_receives(void)
 {
     mrg_sge pieces[MESSAGES + 1];
-    mrg_recv_wr wrs[MESSAGES + 1], *bad = NULL;
+    mrg_recv_wr wrs[MESSAGES + 1], *rest = wrs, *bad = NULL;
     for (int i = 0; i < MESSAGES + 1; i++) {
         pieces[i] = (mrg_sge){memory + i * PIECE, PIECE, self.mr};
         wrs[i] = (mrg_recv_wr){.wr_id = (uint64_t)i, .next = &wrs[i + 1], .sg_list = &pieces[i], .num_sge = 1};
     }
     wrs[MESSAGES].next = NULL;
-    try_else(mrg_post_srq_recv(self.srq, wrs, &bad) == 0, bad == wrs, "mrg_post_srq_recv");
+    try_else(mrg_post_srq_recv(self.srq, rest, &bad) == 0 || (rest = bad, false), bad == wrs || bad == wrs + 16,
+             "mrg_post_srq_recv");
 }
 
 /* When fewer receives than this are left, there is an event. */
@@ -229,7 +243,8 @@ static void ask_for_what_is_not_there(void)
 /* An SRQ whose event is not acknowledged stays. */
 static void strip_passive(mrg_async_event *event)
 {
-    reset_and_destroy_qp();
+    reset_qp();
+    try(mrg_ibv_destroy_qp(self.qp));
     try_refused(mrg_ibv_destroy_srq(self.srq) == 0, EBUSY, "unacked-event");
     try(mrg_ack_async_event(event));
     try_refused(mrg_dereg_mr(self.mr) == 0, EBUSY, "dereg-in-flight");

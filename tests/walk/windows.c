@@ -134,6 +134,19 @@ static void use_type_1(mrg_mr *mr)
     try(mrg_dealloc_mw(mw));
 }
 
+/* An MR that is given up with a window bound to it goes with the window. */
+static void give_up_bound(void)
+{
+    static unsigned char bytes[SIZE];
+    mrg_mw *mw;
+    mrg_mr *mr;
+    try_make(mw, mrg_alloc_mw(self.pd, IBV_MW_TYPE_1));
+    try_make(mr, mrg_reg_mr(self.pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
+    bind_1(mw, half(mr, bytes));
+    try_unref(mrg_mr_unref(mr));
+    tolerate(LATE_RELEASE, "dereg_mr", try(mrg_dealloc_mw(mw)));
+}
+
 static void bind_2(mrg_mw *mw, mrg_mw_bind_info info)
 {
     uint32_t rkey = mrg_inc_rkey(mrg_mw_rkey(mw));
@@ -200,6 +213,7 @@ static void passive(void)
     ask_for_what_is_not_there(mr);
     direct_connect(self.device, self.qp);
     use_type_1(mr);
+    give_up_bound();
     use_type_2(mr);
     say('i');
     strip();
