@@ -120,20 +120,27 @@ bool mw_change_begin(struct slot *slot, token mr)
     return false;
 }
 
+/* rxe tells a window by the key in the raw one, which its provider updates for type 1 alone. */
+static void set_key(struct slot *slot, uint32_t rkey)
+{
+    struct mw *mw = mw_of(slot);
+    bool moves = bucket_of(rkey) != bucket_of(mw->rkey);
+    if (moves)
+        strike(slot);
+    mw->rkey = rkey;
+    mw->raw->rkey = rkey;
+    if (moves)
+        enlist(slot);
+}
+
 /* The MR before is borrowed by the WR in flight, or gone already: nobody waits for this edge alone. */
 void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
 {
     struct mw *mw = mw_of(slot);
     uint32_t before = mw->edge;
     mw->edge = mr ? other_edge(before) : MW_EDGE_PD;
-    if (mr && bucket_of(rkey) == bucket_of(mw->rkey)) {
-        mw->rkey = rkey;
-    } else if (mr) {
-        strike(slot);
-        mw->rkey = rkey;
-        enlist(slot);
-    }
-    mw->raw->rkey = mw->rkey; /* rxe tells a window by the key in it, and updates it for windows of type 1 alone */
+    if (rkey)
+        set_key(slot, rkey);
     if (before != MW_EDGE_PD)
         object_leave(slot, before);
     atomic_store(&mw->changing, false);

@@ -36,7 +36,7 @@ token mw_bound_to(struct slot *slot);
 
 /*
  * A bind to mr (0: to nothing, an invalidation) is about to be posted: false if another is, or the MR is gone. Then
- * it is posted, rkey is the window's new key; or it is not, and nothing has changed.
+ * it is posted, rkey is the window's new key (0: it keeps its own); or it is not, and nothing has changed.
  */
 bool mw_change_begin(struct slot *slot, token mr);
 void mw_change_done(struct slot *slot, token mr, uint32_t rkey);

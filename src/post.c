@@ -270,7 +270,7 @@ static void windows_end(const mrg_send_wr *first, const mrg_send_wr *end, uint64
             continue;
         struct slot *mw = slot_at(handle_token(wr->bind_mw.mw));
         if (done)
-            mw_change_done(mw, window_to(wr), wr->bind_mw.rkey);
+            mw_change_done(mw, window_to(wr), wr->opcode == IBV_WR_BIND_MW ? wr->bind_mw.rkey : 0);
         else
             mw_change_undone(mw, window_to(wr));
     }

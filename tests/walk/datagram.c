@@ -16,8 +16,8 @@ enum { ASKING = 1, ASKED, ANSWER };
 static struct {
     mrg_channel *channel;
     mrg_id *id;
-    mrg_pd *pd; /* that of the id's device */
-    mrg_cq *cq;
+    mrg_pd *pd;           /* that of the id's device */
+    mrg_cq *cq, *recv_cq; /* two, since an answer may overtake the completion of its question */
     mrg_mr *mr;
 } self;
 
@@ -84,7 +84,9 @@ static void equip(void)
     try_make(device, mrg_id_verbs(self.id));
     try_make(self.pd, mrg_id_pd(self.id));
     try_make(self.cq, mrg_create_cq(device, 8, NULL, NULL, 0));
-    attr.send_cq = attr.recv_cq = self.cq;
+    try_make(self.recv_cq, mrg_create_cq(device, 8, NULL, NULL, 0));
+    attr.send_cq = self.cq;
+    attr.recv_cq = self.recv_cq;
     const mrg_qp_init_attr before = attr;
     try_else(mrg_create_qp_ex(self.id, &attr) == 0, !memcmp(&attr, &before, sizeof attr), "mrg_create_qp_ex");
     try_make(self.mr, mrg_reg_msgs(self.id, memory, sizeof memory));
@@ -150,12 +152,13 @@ static void active(void)
     join_and_leave_ex();
     mrg_ah *ah = ask_for_service(&service);
     send_datagram(NAME(ASKING), ah, service.qp_num, "who is there?");
-    await_polled(self.cq, NAME(ASKED), &wc);
+    await_polled(self.recv_cq, NAME(ASKED), &wc);
     expect_words(&wc, "nobody");
     try(mrg_dereg_mr(self.mr));
     try_unref(mrg_pd_unref(self.pd));
     tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_ep(self.id))); /* with its QP and its SRQ */
     try(mrg_destroy_cq(self.cq));
+    try(mrg_destroy_cq(self.recv_cq));
     try(mrg_destroy_event_channel(self.channel));
 }
 
@@ -203,6 +206,7 @@ static void strip_passive(void)
     try(mrg_destroy_qp(self.id));
     try(mrg_destroy_srq(self.id));
     try(mrg_destroy_cq(self.cq));
+    try(mrg_destroy_cq(self.recv_cq));
     try_unref(mrg_pd_unref(self.pd));
     tolerate(LATE_RELEASE, "dealloc_pd", try(mrg_destroy_id(self.id)));
 }
@@ -216,7 +220,7 @@ static void passive(void)
     equip();
     struct rdma_conn_param param = {.qp_num = mrg_qp_num(mrg_id_qp(self.id))};
     try(mrg_accept(self.id, &param));
-    await_polled(self.cq, NAME(ASKED), &wc);
+    await_polled(self.recv_cq, NAME(ASKED), &wc);
     expect_words(&wc, "who is there?");
     answer(&wc);
     attach_and_detach();

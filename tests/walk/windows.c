@@ -154,22 +154,6 @@ static void bind_2(mrg_mw *mw, mrg_mw_bind_info info)
     life_requires(mrg_mw_rkey(mw) == rkey, "the window has another key");
 }
 
-/*
- * told: the completion says that the window is closed. Soft-RoCE says so by the kernel's flag, which is another one for
- * programs (IBV_WC_IP_CSUM_OK): then the window holds the MR until it goes.
- */
-static void give_up_closed(mrg_mw *mw, mrg_mr *mr, bool told)
-{
-    if (told) {
-        try(mrg_dereg_mr(mr));
-        try(mrg_dealloc_mw(mw));
-        return;
-    }
-    try_refused(mrg_dereg_mr(mr) == 0, EBUSY, "window-bound");
-    try(mrg_dealloc_mw(mw));
-    try(mrg_dereg_mr(mr));
-}
-
 /* Closed by us once, and once by the peer, with a message. */
 static void use_type_2(mrg_mr *mr)
 {
@@ -190,7 +174,8 @@ static void use_type_2(mrg_mr *mr)
     let_peer_write(mw, memory + SIZE);
     await_polled(self.cq, NAME(INVALIDATION), &wc);
     life_requires(wc.invalidated_rkey == mrg_mw_rkey(mw), "no invalidation");
-    give_up_closed(mw, mr, wc.wc_flags & IBV_WC_WITH_INV);
+    try(mrg_dereg_mr(mr)); /* the completion said that the window is closed */
+    try(mrg_dealloc_mw(mw));
     try(mrg_dereg_mr(message_mr));
 }
 
