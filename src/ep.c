@@ -148,11 +148,21 @@ static void leave_mrs(struct slot *id, const struct here *here)
     observe(RULE_LEAKED_MR, here, id, "%u MRs are left behind, the first %s made at %s", left, object, made);
 }
 
-static void observe_leaks(struct slot *slot, token t, const struct here *here)
+/* Something else keeps the id, so it is refused, and refused it has changed nothing. */
+static bool is_kept(struct slot *id, unsigned int spare)
+{
+    for (enum type type = TYPE_NONE + 1; type < TYPE_COUNT; type++)
+        if (type != TYPE_MR && !(spare >> type & 1) && object_has_child(id, type))
+            return true;
+    return false;
+}
+
+static void observe_leaks(struct slot *slot, token t, unsigned int spare, const struct here *here)
 {
     if ((options()->policy != POLICY_OBSERVE && !id_of(slot)->adopted) || !object_hold(slot, t))
         return;
-    leave_mrs(slot, here);
+    if (!is_kept(slot, spare))
+        leave_mrs(slot, here);
     object_exit(slot);
 }
 
@@ -160,7 +170,7 @@ API(int, mrg_destroy_id, (mrg_id * id), (id))
 {
     struct slot *slot = slot_find(id, TYPE_ID);
     if (slot)
-        observe_leaks(slot, handle_token(id), HERE);
+        observe_leaks(slot, handle_token(id), 0, HERE);
     return object_destroy(id, TYPE_ID, HERE);
 }
 
@@ -186,12 +196,13 @@ static int refuse_busy_srq(const struct id *id, const struct here *here)
 
 API(int, mrg_destroy_ep, (mrg_id * id), (id))
 {
+    const unsigned int own = 1U << TYPE_QP | 1U << TYPE_CQ | 1U << TYPE_SRQ;
     struct slot *slot = slot_find(id, TYPE_ID);
     token t = handle_token(id);
     if (!slot)
         return refuse_handle(id, TYPE_ID, HERE);
-    observe_leaks(slot, t, HERE);
-    if (object_close(slot, t, 1U << TYPE_QP | 1U << TYPE_CQ | 1U << TYPE_SRQ, HERE))
+    observe_leaks(slot, t, own, HERE);
+    if (object_close(slot, t, own, HERE))
         return -1;
     if (refuse_busy_srq(id_of(slot), HERE) || id_destroy_qp(slot, HERE) || id_destroy_srq(slot, HERE)) {
         object_reopen(slot, t);
