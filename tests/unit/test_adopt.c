@@ -215,6 +215,26 @@ Test(adopt, id_twice_and_its_qp)
     expect_nothing_left();
 }
 
+/* Refused for another child's sake, it has its MRs still. */
+Test(adopt, id_that_does_not_go_leaves_nothing_behind)
+{
+    struct ibv_pd *raw_pd = verbs.alloc_pd(&stub_devices[0]);
+    struct rdma_cm_id *raw = raw_id(raw_pd);
+    mrg_id *id = mrg_adopt_id(raw);
+    mrg_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}};
+    mrg_mr *mr = mrg_reg_msgs(id, memory, 64);
+    cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
+    cr_expect_eq(mrg_destroy_id(id), -1);
+    cr_expect_eq(errno, EBUSY);
+    cr_expect(object_parent(slot_at(handle_token(mr)), TYPE_ID));
+    cr_expect_eq(mrg_destroy_ep(id), 0);
+    cr_expect_null(object_parent(slot_at(handle_token(mr)), TYPE_ID));
+    cr_expect_eq(mrg_dereg_mr(mr), 0);
+    verbs.destroy_id(raw);
+    verbs.dealloc_pd(raw_pd);
+    expect_nothing_left();
+}
+
 /* Its events carry its owner's context, which is no token of ours. */
 Test(adopt, id_stays_on_its_raw_channel)
 {
