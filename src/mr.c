@@ -14,7 +14,7 @@ static int mr_release(struct slot *slot)
     struct ibv_mr *raw = slot->hot.raw;
     int error = device_answer(raw->context, verbs.dereg_mr(raw));
     if (!error)
-        report_registered(-1, mr_pinned(slot->hot.length));
+        report_registered(-1, slot->hot.length);
     return error;
 }
 

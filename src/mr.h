@@ -10,12 +10,6 @@
 enum { MR_EDGE_ID, MR_EDGE_PD, MR_EDGES };
 extern HIDDEN const struct class mr_class;
 
-/* What an MR of a length counts as registered: one that covers everything (null, on demand) pins nothing. */
-static inline uint64_t mr_pinned(uint64_t length)
-{
-    return length == UINT64_MAX ? 0 : length;
-}
-
 /* The facts of an MR that is held. */
 static inline struct mr_facts mr_facts(const struct slot *slot)
 {

@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) void record(struct slot *slot, cons
     atomic_store_explicit(&slot->hot.pd, pd_of(slot_at(r->pd))->root, memory_order_relaxed);
     slot->hot.raw = raw;
     slot->cold.owner = r->owner;
-    report_registered(1, mr_pinned(r->length));
+    report_registered(1, r->length);
 }
 
 /* No lock is held while the kernel pins the pages; the embryo keeps the parents meanwhile. */

@@ -39,8 +39,8 @@ static void take_over(struct slot *slot, const struct change *c)
 {
     const struct ibv_mr *raw = slot->hot.raw;
     if (c->flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-        report_registered(-1, mr_pinned(slot->hot.length));
-        report_registered(1, mr_pinned(c->length));
+        report_registered(-1, slot->hot.length);
+        report_registered(1, c->length);
         slot->hot.addr = (uintptr_t)c->addr;
         slot->hot.length = c->length;
     }

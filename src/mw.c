@@ -63,7 +63,9 @@ static mrg_mw *mw_new(struct slot *pd, enum ibv_mw_type type, const struct here 
     struct mw *mw = mw_of(slot);
     mw->device = pd_of(pd)->raw->context;
     mw->pd = pd_of(pd)->root;
-    mw->changing = false;
+    mw->changer = NULL;
+    mw->changes = 0;
+    mw->pending = 0;
     mw->edge = MW_EDGE_PD;
     mw->raw = verbs.alloc_mw(pd_of(pd)->raw, type);
     if (!mw->raw)
@@ -109,15 +111,25 @@ static uint32_t other_edge(uint32_t edge)
     return edge == MW_EDGE_MR ? MW_EDGE_OTHER_MR : MW_EDGE_MR;
 }
 
-bool mw_change_begin(struct slot *slot, token mr)
+/* One change less is under way; with the last one others may change it. */
+static void end_change(struct mw *mw)
+{
+    if (!--mw->changes)
+        atomic_store(&mw->changer, NULL);
+}
+
+bool mw_change_begin(struct slot *slot, const void *by, token mr)
 {
     struct mw *mw = mw_of(slot);
-    if (atomic_exchange(&mw->changing, true))
+    const void *changer = NULL;
+    if (!atomic_compare_exchange_strong(&mw->changer, &changer, by) && changer != by)
         return false;
-    if (!mr || !object_join(slot, other_edge(mw->edge), mr))
-        return true;
-    atomic_store(&mw->changing, false);
-    return false;
+    mw->changes++;
+    if (mr && (mw->pending || object_join(slot, other_edge(mw->edge), mr)))
+        return end_change(mw), false;
+    if (mr)
+        mw->pending = other_edge(mw->edge);
+    return true;
 }
 
 /* rxe tells a window by the key in the raw one, which its provider updates for type 1 alone. */
@@ -133,25 +145,29 @@ static void set_key(struct slot *slot, uint32_t rkey)
         enlist(slot);
 }
 
-/* The MR before is borrowed by the WR in flight, or gone already: nobody waits for this edge alone. */
+/* The MR before is borrowed by the WR in flight, or gone already: it is not this edge that it waits for. */
 void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
 {
     struct mw *mw = mw_of(slot);
     uint32_t before = mw->edge;
-    mw->edge = mr ? other_edge(before) : MW_EDGE_PD;
+    mw->edge = mr ? mw->pending : MW_EDGE_PD;
+    if (mr)
+        mw->pending = 0;
     if (rkey)
         set_key(slot, rkey);
     if (before != MW_EDGE_PD)
         object_leave(slot, before);
-    atomic_store(&mw->changing, false);
+    end_change(mw);
 }
 
 void mw_change_undone(struct slot *slot, token mr)
 {
     struct mw *mw = mw_of(slot);
-    if (mr)
-        object_leave(slot, other_edge(mw->edge));
-    atomic_store(&mw->changing, false);
+    if (mr) {
+        object_leave(slot, mw->pending);
+        mw->pending = 0;
+    }
+    end_change(mw);
 }
 
 /* Held: the window is not dealloced while we look. Keys of several devices may be alike. */
@@ -175,12 +191,13 @@ void mw_invalidated(const struct ibv_context *device, uint32_t rkey, struct fini
     if (!slot)
         return;
     struct mw *mw = mw_of(slot);
-    if (!atomic_exchange(&mw->changing, true)) {
+    const void *nobody = NULL;
+    if (atomic_compare_exchange_strong(&mw->changer, &nobody, finished)) {
         uint32_t before = atomic_exchange(&mw->edge, MW_EDGE_PD);
         struct slot *orphan = before != MW_EDGE_PD ? object_cut(slot, before) : NULL;
         if (orphan)
             finished_add(finished, orphan);
-        atomic_store(&mw->changing, false);
+        atomic_store(&mw->changer, NULL);
     }
     if (object_unuse(slot))
         finished_add(finished, slot);

@@ -21,9 +21,11 @@ struct mw {
     struct ibv_context *device;
     uint32_t pd; /* slot index of its PD's root */
     _Atomic uint32_t rkey;
-    uint32_t next;         /* in the list of windows of its hash: slot index */
-    atomic_bool changing;  /* a bind or invalidate of it is being posted */
-    _Atomic uint32_t edge; /* to the MR that it is bound to; MW_EDGE_PD: not bound */
+    uint32_t next;               /* in the list of windows of its hash: slot index */
+    const void *_Atomic changer; /* the queue on which binds and invalidations of it are being posted; NULL: none */
+    uint32_t changes;            /* how many, in one chain */
+    uint32_t pending;            /* the edge to the MR that one of them binds it to; 0: none */
+    _Atomic uint32_t edge;       /* to the MR that it is bound to; MW_EDGE_PD: not bound */
 };
 
 static inline struct mw *mw_of(const struct slot *slot)
@@ -35,10 +37,11 @@ static inline struct mw *mw_of(const struct slot *slot)
 token mw_bound_to(struct slot *slot);
 
 /*
- * A bind to mr (0: to nothing, an invalidation) is about to be posted: false if another is, or the MR is gone. Then
+ * A bind to mr (0: to nothing, an invalidation) is about to be posted, by whom: false if another thread posts one, the
+ * chain has bound it already, or the MR is gone. Then
  * it is posted, rkey is the window's new key (0: it keeps its own); or it is not, and nothing has changed.
  */
-bool mw_change_begin(struct slot *slot, token mr);
+bool mw_change_begin(struct slot *slot, const void *by, token mr);
 void mw_change_done(struct slot *slot, token mr, uint32_t rkey);
 void mw_change_undone(struct slot *slot, token mr);
 

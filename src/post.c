@@ -253,7 +253,7 @@ static token window_to(const mrg_send_wr *wr)
 
 static bool windows_begin(struct post *post, const mrg_send_wr *wr)
 {
-    if (!changes_window(wr) || mw_change_begin(slot_at(handle_token(wr->bind_mw.mw)), window_to(wr)))
+    if (!changes_window(wr) || mw_change_begin(slot_at(handle_token(wr->bind_mw.mw)), post->queue, window_to(wr)))
         return true;
     post->verdict = (struct verdict){RULE_WRONG_STATE, -1, 0, "another WR that binds this MW is being posted"};
     post->work.send = wr;

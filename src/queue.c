@@ -186,6 +186,13 @@ static inline bool borrow(uint32_t *borrows, struct record *record, const void *
     return true;
 }
 
+/* Likewise of one that may be deferred, or gone: then there is nothing to borrow. */
+static void borrow_kept(uint32_t *borrows, struct record *record, token t)
+{
+    if (object_hold_kept(slot_at(t), t))
+        borrows[record->count++] = slot_index(slot_at(t));
+}
+
 /* -1, or the first piece whose MR is not live; count and above: the first of also. */
 static int borrow_pieces(uint32_t *borrows, struct record *record, const struct wr *wr)
 {
@@ -194,10 +201,12 @@ static int borrow_pieces(uint32_t *borrows, struct record *record, const struct 
         if (piece->length && piece->mr && !borrow(borrows, record, piece->mr, TYPE_MR))
             return i;
     }
-    for (int i = 0; i < wr->also_count; i++)
-        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i].handle, wr->also[i].type) &&
-            i < wr->also_count - wr->also_optional)
+    int needed = wr->also_count - wr->also_optional;
+    for (int i = 0; i < needed; i++)
+        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i].handle, wr->also[i].type))
             return wr->count + i;
+    for (int i = needed; i < wr->also_count; i++)
+        borrow_kept(borrows, record, wr->also[i].handle);
     return -1;
 }
 

@@ -97,7 +97,7 @@ struct wr {
     int count;
     bool borrows; /* false: inline, its memory is not used once it is posted */
     int also_count;
-    int also_optional; /* so many of the last ones may be gone */
+    int also_optional; /* so many of the last ones may be deferred, or gone */
     struct {
         token handle;
         enum type type;

@@ -574,6 +574,18 @@ bool object_hold(struct slot *slot, token t)
     return false;
 }
 
+bool object_hold_kept(struct slot *slot, token t)
+{
+    token word;
+    atomic_fetch_add(&slot->cold.users, 1);
+    while ((word = atomic_load(&slot->hot.word)) == word_with(t, STATE_CLOSING))
+        sched_yield();
+    if (word == word_with(t, STATE_LIVE) || word == word_with(t, STATE_DEFERRED))
+        return true;
+    object_exit(slot);
+    return false;
+}
+
 bool object_unuse(struct slot *slot)
 {
     if (atomic_fetch_sub(&slot->cold.users, 1) != 1)

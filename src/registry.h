@@ -101,6 +101,8 @@ struct slot *object_parent(struct slot *child, enum type parent_type);
  * for the one caller that ended a deferred object's last use, and must object_release_late it.
  */
 bool object_hold(struct slot *slot, token t);
+/* Likewise of an object that may be deferred, which somebody's edge keeps from going. */
+bool object_hold_kept(struct slot *slot, token t);
 bool object_unuse(struct slot *slot);
 
 /* For calls that may block: look-up and hold; refused with a finding, NULL, if the handle is not good. */

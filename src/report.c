@@ -59,7 +59,7 @@ static void add_leak(const struct slot *slot, void *arg)
         leaks->sites[leaks->count++].site = slot->cold.site;
     i = i < SITES_MAX ? i : SITES_MAX - 1;
     leaks->sites[i].mrs++;
-    leaks->sites[i].bytes += slot->hot.length;
+    leaks->sites[i].bytes += report_pinned(slot->hot.length);
 }
 
 /* A forked child has nothing of its own here, and says nothing of its parent's. */

@@ -12,11 +12,17 @@ struct registered {
 };
 extern __attribute__((visibility("hidden"))) struct registered registered;
 
+/* What an MR of a length counts as registered: one that covers everything (null, on demand) pins nothing. */
+static inline uint64_t report_pinned(uint64_t length)
+{
+    return length == UINT64_MAX ? 0 : length;
+}
+
 /* An MR is registered: sign 1, or no longer: sign -1. */
 static inline void report_registered(int sign, uint64_t length)
 {
     atomic_fetch_add_explicit(&registered.mrs, sign, memory_order_relaxed);
-    atomic_fetch_add_explicit(&registered.bytes, sign * (int64_t)length, memory_order_relaxed);
+    atomic_fetch_add_explicit(&registered.bytes, sign * (int64_t)report_pinned(length), memory_order_relaxed);
 }
 
 uint64_t report_registered_bytes(void);

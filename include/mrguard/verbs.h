@@ -109,7 +109,8 @@ MRG_API mrg_mr *mrg_alloc_null_mr(mrg_pd *pd) MRG_MUST_CHECK MRG_GIVES;
  * Changes an MR where it is (ibv_rereg_mr): flags of IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS say which of the
  * arguments count. The handle stays good, the rkey may change. EBUSY as mrg_dereg_mr. EINVAL: flags (bad-argument);
  * memory that belongs to the MR is to change (wrong-state); ranges and access as mrg_reg_mr. EXDEV (wrong-pd): pd is on
- * another device. The provider's errno: it refused, and the MR is to be taken for what it was.
+ * another device. The provider's errno: it refused, and the MR is to be taken for what it was. While it runs the
+ * handle is not good for other threads (ESTALE).
  */
 MRG_API int mrg_rereg_mr(mrg_mr *mr, int flags, mrg_pd *pd, void *addr, size_t length, int access) MRG_MUST_CHECK;
 

@@ -281,6 +281,53 @@ Test(mw, two_changes_of_one_window_in_a_chain)
     end_world(&w);
 }
 
+/* What programs post together: the window is taken from one MR and given to another. */
+Test(mw, invalidated_and_bound_in_one_chain)
+{
+    struct world w = new_world();
+    cr_assert_eq(post(&w, bind_wr(w.two, w.mr)), 0);
+    expect_completion(w.rig.cq, 2);
+    mrg_send_wr wrs[] = {invalidate_wr(w.two), bind_wr(w.two, w.other)}, *bad;
+    wrs[0].next = &wrs[1];
+    stub.hold_sends = true;
+    cr_assert_eq(mrg_ibv_post_send(w.rig.qp, wrs, &bad), 0);
+    expect_refused(mrg_dereg_mr(w.mr), EBUSY, "dereg-in-flight");
+    stub_complete_sends(w.rig.raw, 2, IBV_WC_SUCCESS);
+    expect_completion(w.rig.cq, 3);
+    expect_completion(w.rig.cq, 2);
+    cr_expect_eq(mrg_dereg_mr(w.mr), 0);
+    expect_refused(mrg_dereg_mr(w.other), EBUSY, "window-bound");
+    w.mr = mrg_reg_mr(w.rig.pd, memory, sizeof memory, ALL);
+    stub.hold_sends = false;
+    stub.take = 1; /* of the same again, the bind is not taken */
+    wrs[1] = bind_wr(w.two, w.mr);
+    expect_fails(mrg_ibv_post_send(w.rig.qp, wrs, &bad), ENOMEM);
+    stub.take = 0;
+    expect_completion(w.rig.cq, 3);
+    cr_expect_eq(mrg_dereg_mr(w.other), 0, "nothing is bound any more");
+    w.other = mrg_reg_mr(w.rig.pd, memory, sizeof memory, ALL);
+    end_world(&w);
+}
+
+/* An MR that was given up under its window is the device's until the WR that takes the window away is done. */
+Test(mw, given_up_mr_goes_when_its_window_is_bound_elsewhere)
+{
+    struct world w = new_world();
+    cr_assert_eq(post(&w, bind_wr(w.two, w.mr)), 0);
+    expect_completion(w.rig.cq, 2);
+    int before = stub.live_mrs;
+    mrg_mr_unref(w.mr);
+    stub.hold_sends = true;
+    cr_assert_eq(post(&w, bind_wr(w.two, w.other)), 0);
+    cr_expect_eq(stub.live_mrs, before, "its window may still be used");
+    stub_complete_sends(w.rig.raw, 1, IBV_WC_SUCCESS);
+    expect_completion(w.rig.cq, 2);
+    cr_expect_eq(stub.live_mrs, before - 1);
+    stub.hold_sends = false;
+    w.mr = mrg_reg_mr(w.rig.pd, memory, sizeof memory, ALL);
+    end_world(&w);
+}
+
 /* A chain that ends early changes the windows of the WRs that were posted, and no others. */
 Test(mw, chain_that_the_device_takes_in_part)
 {
