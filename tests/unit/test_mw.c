@@ -293,8 +293,8 @@ Test(mw, invalidated_and_bound_in_one_chain)
     cr_assert_eq(mrg_ibv_post_send(w.rig.qp, wrs, &bad), 0);
     expect_refused(mrg_dereg_mr(w.mr), EBUSY, "dereg-in-flight");
     stub_complete_sends(w.rig.raw, 2, IBV_WC_SUCCESS);
-    expect_completion(w.rig.cq, 3);
-    expect_completion(w.rig.cq, 2);
+    struct ibv_wc wc[2];
+    cr_expect_eq(mrg_poll_cq(w.rig.cq, 2, wc), 2);
     cr_expect_eq(mrg_dereg_mr(w.mr), 0);
     expect_refused(mrg_dereg_mr(w.other), EBUSY, "window-bound");
     w.mr = mrg_reg_mr(w.rig.pd, memory, sizeof memory, ALL);

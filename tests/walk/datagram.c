@@ -4,7 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <infiniband/sa.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #include "scenarios.h"
 
@@ -23,13 +23,16 @@ static struct {
 
 static unsigned char memory[GRH + SIZE];
 
-/* Multicast. No datagram goes that way: runs of the walk go on beside each other, and would get each other's. */
+/* Multicast. No datagram goes that way: that it would arrive is not sure. */
 
-static struct sockaddr_in group(const char *address)
+/*
+ * Groups of this process alone. In Linux 6.1 a QP that joins a group just as the last other one leaves it is attached to
+ * nothing: it cannot be detached, nor destroyed, not even by its process's end.
+ */
+static struct sockaddr_in group(uint32_t number)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET};
-    inet_pton(AF_INET, address, &addr.sin_addr);
-    return addr;
+    uint32_t address = 239U << 24 | number << 16 | ((uint32_t)getpid() & 0xffff);
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
 }
 
 /* The event of a join is about the join: the group cannot be left before it is acknowledged. */
@@ -47,7 +50,7 @@ static void await_join(struct sockaddr *addr, void *context)
 
 static void join_and_leave(void)
 {
-    struct sockaddr_in addr = group("224.0.0.77");
+    struct sockaddr_in addr = group(1);
     struct sockaddr *any = (struct sockaddr *)&addr;
     try(mrg_join_multicast(self.id, any, &addr));
     await_join(any, &addr);
@@ -56,7 +59,7 @@ static void join_and_leave(void)
 
 static void join_and_leave_ex(void)
 {
-    struct sockaddr_in addr = group("224.0.0.78");
+    struct sockaddr_in addr = group(2);
     struct rdma_cm_join_mc_attr_ex attr = {
         .comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
         .join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER,
@@ -70,7 +73,9 @@ static void join_and_leave_ex(void)
 /* The same without librdmacm. */
 static void attach_and_detach(void)
 {
-    union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff, 224, 0, 0, 79}};
+    union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
+    struct sockaddr_in addr = group(3);
+    memcpy(gid.raw + 12, &addr.sin_addr, sizeof addr.sin_addr);
     try(mrg_attach_mcast(mrg_id_qp(self.id), &gid, 0));
     try(mrg_detach_mcast(mrg_id_qp(self.id), &gid, 0));
 }
