@@ -1,7 +1,9 @@
 /* Registration in all its forms. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api.h"
 #include "id.h"
@@ -54,7 +56,18 @@ static inline enum rule check_request(const struct request *r)
 static int refuse_registration(int error, const struct request *r, const struct here *here)
 {
     char why[320];
-    mr_explain_refusal(why, sizeof why, error, r->addr, r->length, r->access);
+    bool of_memory = !r->special || r->special->form == AT_IOVA;
+    uint64_t iova = r->special ? r->special->iova : (uintptr_t)r->addr;
+    if (error == EOPNOTSUPP || error == ENOSYS)
+        snprintf(why, sizeof why, "the device or its provider has no registration of this kind");
+    else if (of_memory && (r->access & IBV_ACCESS_ON_DEMAND))
+        snprintf(why, sizeof why, "does the device register on demand (mrg_query_device_ex, odp_caps)?");
+    else if (of_memory && error == EINVAL && (iova ^ (uintptr_t)r->addr) % (uint64_t)sysconf(_SC_PAGESIZE))
+        snprintf(why, sizeof why, "iova must lie in its page where addr lies in its own");
+    else if (of_memory)
+        mr_explain_refusal(why, sizeof why, error, r->addr, r->length, r->access);
+    else
+        snprintf(why, sizeof why, "%s", strerror(error));
     return refuse_with(error, RULE_REGISTRATION_REFUSED, here, NULL, "%zu bytes at %p were refused with %s: %s",
                        r->length, r->addr, strerrorname_np(error), why);
 }

@@ -180,12 +180,12 @@ static inline uint32_t mrg_inc_rkey(uint32_t rkey)
 }
 
 /*
- * Posts the bind of a window of type 1 (ibv_bind_mw); one of type 2 is bound by a WR, IBV_WR_BIND_MW, and unbound by
- * IBV_WR_LOCAL_INV, which names the window, or by a peer's SEND_WITH_INV. From the post on, the MR is not deregistered
- * while the window is bound to it (EBUSY, window-bound). EINVAL: bind NULL, a window of the other type
- * (bad-argument); another bind of it is being posted (wrong-state). EACCES (missing-access): the MR was registered
- * without IBV_ACCESS_MW_BIND, or without local write for a window that lets a peer write. ERANGE, EXDEV, ESTALE: as for
- * mrg_post_send.
+ * Posts the bind of a window of type 1 (ibv_bind_mw), length 0 closes it; one of type 2 is bound by a WR,
+ * IBV_WR_BIND_MW, and unbound by IBV_WR_LOCAL_INV, which names the window, or by a peer's SEND_WITH_INV. From the post
+ * on, the MR is not deregistered while the window is bound to it (EBUSY, window-bound). EINVAL: bind NULL, a window of
+ * the other type (bad-argument); another thread posts a bind of it, its chain has bound it already, or it is to be closed
+ * and is bound to nothing (wrong-state). EACCES (missing-access): the MR was registered without IBV_ACCESS_MW_BIND, or
+ * without local write for a window that lets a peer write. ERANGE, EXDEV, ESTALE: as for mrg_post_send.
  */
 MRG_API int mrg_bind_mw(mrg_qp *qp, mrg_mw *mw, mrg_mw_bind *mw_bind) MRG_MUST_CHECK;
 

@@ -235,7 +235,11 @@ Test(arrows, forms_that_the_device_does_not_have)
     cr_expect_str_eq(mrg_last_finding()->rule, "registration-refused");
     cr_expect_null(mrg_reg_dmabuf_mr(pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE));
     cr_expect_str_eq(mrg_last_finding()->rule, "registration-refused");
+    cr_expect(strstr(mrg_last_finding()->message, "no registration of this kind"), "%s", mrg_last_finding()->message);
     cr_expect_null(mrg_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_ON_DEMAND));
+    cr_expect(strstr(mrg_last_finding()->message, "on demand"), "%s", mrg_last_finding()->message);
+    cr_expect_null(mrg_reg_mr_iova(pd, memory, 64, ((uintptr_t)memory + 1) % 4096, 0));
+    cr_expect(strstr(mrg_last_finding()->message, "iova must lie"), "%s", mrg_last_finding()->message);
     cr_expect_eq(mrg_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), -1);
     cr_expect_eq(mrg_mr_access(mr), IBV_ACCESS_LOCAL_WRITE, "as before");
     must(mrg_dereg_mr(mr));
