@@ -144,6 +144,13 @@ void await_recv(mrg_id *id, void *context)
     check(&wc, context);
 }
 
+void await_waiters(mrg_id *id, unsigned int count)
+{
+    const struct slot *cq = slot_at(handle_token(mrg_id_recv_cq(id)));
+    while (atomic_load(&cq->cold.users) < count)
+        usleep(1000);
+}
+
 /* librdmacm keeps the default PD of a device until the device's last id goes: let one go. */
 static void release_default_pd(const char *variable)
 {

@@ -45,6 +45,9 @@ void to_error(mrg_id *id);
 void await_send(mrg_id *id, void *context);
 void await_recv(mrg_id *id, void *context);
 
+/* Until so many threads are inside mrg_get_recv_comp of the id: nothing else tells when. */
+void await_waiters(mrg_id *id, unsigned int count);
+
 /* No finding is printed from here on. */
 static inline void be_quiet(void)
 {

@@ -494,7 +494,7 @@ Test(rules, two_waiters_two_completions)
         must(mrg_post_recv(p.server.id, NULL, p.server.buffer, 64, p.server.mr));
         cr_assert_eq(pthread_create(&waiters[i], NULL, wait_for_one, p.server.id), 0);
     }
-    usleep(100000);
+    await_waiters(p.server.id, 2);
     expect_refused(mrg_destroy_qp(p.server.id), EBUSY, "destroy-order");
     for (int i = 0; i < 2; i++)
         must(mrg_post_send(p.client.id, NULL, p.client.buffer, 64, p.client.mr, IBV_SEND_SIGNALED));

@@ -669,7 +669,9 @@ static int post_one_send(struct ibv_qp *raw, const struct ibv_send_wr *wr)
 {
     struct stub_qp *qp = (struct stub_qp *)raw;
     bool signaled = qp->all_signaled || (wr->send_flags & IBV_SEND_SIGNALED);
+    pthread_mutex_lock(&lock);
     stub.last_send = *wr;
+    pthread_mutex_unlock(&lock);
     put(qp, &qp->send, wr->wr_id, signaled, wr->sg_list, wr->num_sge);
     if (!stub.hold_sends)
         stub_complete_sends(raw, 1, IBV_WC_SUCCESS);
