@@ -37,7 +37,7 @@ WALK_WRAPS := $(foreach f,malloc calloc realloc mmap mprotect madvise,-Wl,--wrap
 VARIANTS := plain san tsan
 
 .PHONY: all packages have check demo bench-quick bench-rxe unit rxe walk format clean help
-all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
+all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/libmrguard.a $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
 	@:
 
 # One variant: its library, its tests, its examples.

@@ -6,6 +6,7 @@
 
 #include "api.h"
 #include "mr.h"
+#include "options.h"
 
 static int borrow_release(struct slot *slot)
 {
@@ -15,11 +16,15 @@ static int borrow_release(struct slot *slot)
 
 static const struct class borrow_class = {.type = TYPE_BORROW, .edges = 1, .release = borrow_release};
 
-static int refuse_use(const struct slot *mr, enum rule rule, const void *addr, size_t length, const struct here *here)
+static int refuse_use(const struct slot *mr, enum rule rule, const void *addr, size_t length, uint32_t access,
+                      const struct here *here)
 {
     if (rule == RULE_OUT_OF_RANGE)
         return refuse(rule, here, mr, "%zu bytes at %p reach outside the MR", length, addr);
-    return refuse(rule, here, mr, "the MR was not registered for what the borrow needs");
+    char has[96], needs[96];
+    access_print(has, sizeof has, mr->hot.access);
+    access_print(needs, sizeof needs, access);
+    return refuse(rule, here, mr, "the MR was registered for %s, the borrow needs %s", has, needs);
 }
 
 static int borrow_begin(struct slot *mr, uint64_t addr, size_t length, uint32_t access, mrg_borrow **ret,
@@ -27,8 +32,11 @@ static int borrow_begin(struct slot *mr, uint64_t addr, size_t length, uint32_t 
 {
     struct mr_facts facts = mr_facts(mr);
     enum rule rule = check_range(addr, length, access, &facts);
-    if (rule != RULE_NONE)
-        return refuse_use(mr, rule, (void *)(uintptr_t)addr, length, here);
+    bool observed = rule != RULE_NONE && options()->policy == POLICY_OBSERVE;
+    if (observed)
+        finding_observed();
+    if (rule != RULE_NONE && refuse_use(mr, rule, (void *)(uintptr_t)addr, length, access, here) && !observed)
+        return -1;
     struct slot *slot = object_new(&borrow_class, here->site, (token[]){slot_token(mr)}, 1);
     if (!slot)
         return object_refuse_new(&borrow_class, here);
@@ -44,7 +52,9 @@ API(int, mrg_borrow_begin, (mrg_mr * mr, void *addr, size_t length, int access, 
     struct slot *slot = object_enter(mr, TYPE_MR, HERE);
     if (!slot)
         return -1;
-    int result = borrow_begin(slot, (uintptr_t)addr, length, (uint32_t)access, ret, HERE);
+    int result = (uint32_t)access & ~ACCESS_KNOWN
+                     ? refuse(RULE_BAD_ARGUMENT, HERE, slot, "access 0x%x has bits that a borrow does not know", access)
+                     : borrow_begin(slot, (uintptr_t)addr, length, (uint32_t)access, ret, HERE);
     object_exit(slot);
     return result;
 }

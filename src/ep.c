@@ -157,6 +157,22 @@ static bool is_kept(struct slot *id, unsigned int spare)
     return false;
 }
 
+/*
+ * An MR that was given up waits for its last completion and needs nobody any more: it waits on its PD. So an endpoint goes
+ * though receives are still posted from memory that was given up, and they end with its QP.
+ */
+static void let_go_given_up(struct slot *id, token t)
+{
+    struct slot *mr;
+    if (!object_hold(id, t))
+        return;
+    while ((mr = object_hold_deferred_child(id, TYPE_MR))) {
+        move_to_pd(mr, id);
+        object_exit(mr);
+    }
+    object_exit(id);
+}
+
 static void observe_leaks(struct slot *slot, token t, unsigned int spare, const struct here *here)
 {
     if ((options()->policy != POLICY_OBSERVE && !id_of(slot)->adopted) || !object_hold(slot, t))
@@ -169,8 +185,10 @@ static void observe_leaks(struct slot *slot, token t, unsigned int spare, const 
 API(int, mrg_destroy_id, (mrg_id * id), (id))
 {
     struct slot *slot = slot_find(id, TYPE_ID);
-    if (slot)
+    if (slot) {
+        let_go_given_up(slot, handle_token(id));
         observe_leaks(slot, handle_token(id), 0, HERE);
+    }
     return object_destroy(id, TYPE_ID, HERE);
 }
 
@@ -201,6 +219,7 @@ API(int, mrg_destroy_ep, (mrg_id * id), (id))
     token t = handle_token(id);
     if (!slot)
         return refuse_handle(id, TYPE_ID, HERE);
+    let_go_given_up(slot, t);
     observe_leaks(slot, t, own, HERE);
     if (object_close(slot, t, own, HERE))
         return -1;

@@ -72,18 +72,19 @@ void object_print(char *buf, size_t size, const struct object_facts *object)
 }
 
 /*
- * A service that retries a refused call in a loop must not drown its log: a rule broken by a call at a site is printed
- * the 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. A bucket remembers whose count
+ * A service that retries a refused call in a loop must not drown its log: a rule broken by a call at a site, for objects
+ * that one line made, is printed the 1st, 10th, 100th ... time. Returns that count where it is to be printed, else 0. A bucket remembers whose count
  * it is, so what was not seen before is always printed; two that share a bucket are printed more often, not less.
  */
-static uint64_t turn_to_print(enum rule rule, const char *call, const char *site)
+static uint64_t turn_to_print(enum rule rule, const char *call, const char *site, const char *made)
 {
     static struct {
         _Atomic uint64_t whose;
         _Atomic uint64_t count;
     } seen[1024];
     uint64_t hash = (uintptr_t)site * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)call * UINT64_C(0xc2b2ae3d27d4eb4f) ^
-                    (uint64_t)(rule + 1) * UINT64_C(0x165667b19e3779f9);
+                    (uint64_t)(rule + 1) * UINT64_C(0x165667b19e3779f9) ^
+                    (uintptr_t)made * UINT64_C(0xff51afd7ed558ccd);
     uint64_t n = 1;
     size_t bucket = hash >> 54;
     if (atomic_exchange(&seen[bucket].whose, hash) == hash)
@@ -142,7 +143,7 @@ static void print_text(const struct mrg_finding *f, uint64_t times)
     struct text text = {0};
     put(&text, "mrguard: %s: %s%s%s\n", f->rule, f->call ? f->call : "", f->call ? ": " : "", f->message);
     if (f->misused)
-        put(&text, "    at        %s", f->misused);
+        put(&text, "    at        %s%s", f->misused, f->error ? "" : "   (let through)");
     if (f->misused && times > 1)
         put(&text, "   (%" PRIu64 " times so far)", times);
     if (f->misused)
@@ -194,12 +195,12 @@ static void hand_over(mrg_finding_handler *call)
 }
 
 /* Counts, hands out, prints. */
-static void publish(enum rule rule, const char *call, const char *site)
+static void publish(enum rule rule, const char *call, const char *site, const char *made)
 {
     atomic_fetch_add_explicit(&counts[rule], 1, memory_order_relaxed);
     last.valid = true;
     mrg_finding_handler *own = atomic_load(&handler.handler);
-    uint64_t times = turn_to_print(rule, call, site);
+    uint64_t times = turn_to_print(rule, call, site, made);
     if (own)
         hand_over(own);
     else if (times)
@@ -221,7 +222,7 @@ static int refuse_va(int error, enum rule rule, const struct here *here, const s
     vsnprintf(last.message, sizeof last.message, format, args);
     describe(rule, observed ? 0 : error, here, object, NULL);
     observed = false;
-    publish(rule, here->call, here->site);
+    publish(rule, here->call, here->site, object ? atomic_load(&object->cold.site) : NULL);
     errno = error;
     return -1;
 }
@@ -262,7 +263,7 @@ void finding_note(enum rule rule, const char *made, const char *format, ...)
     vsnprintf(last.message, sizeof last.message, format, args);
     va_end(args);
     describe(rule, 0, NULL, NULL, made);
-    publish(rule, NULL, made);
+    publish(rule, NULL, made, made);
     errno = saved;
 }
 
@@ -271,6 +272,8 @@ int refuse_handle(const void *handle, enum type type, const struct here *here)
     const char *phrase;
     enum rule rule = handle_fault(handle, type, &phrase);
     const char *name = type_name(type);
+    if (!handle)
+        return refuse(rule, here, NULL, "the %s %s", name, phrase);
     return refuse(rule, here, NULL, "the %s %p %s", name, handle, phrase);
 }
 

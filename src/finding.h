@@ -64,6 +64,7 @@ struct object_facts {
     const char *site;
     uint64_t addr;
     uint64_t length;
+    bool made; /* false: another thread is about to make it, or waits for it */
 };
 
 static inline struct object_facts object_facts(const struct slot *slot)
@@ -74,6 +75,7 @@ static inline struct object_facts object_facts(const struct slot *slot)
         .site = atomic_load_explicit(&slot->cold.site, memory_order_relaxed),
         .addr = made ? atomic_load_explicit(&slot->hot.addr, memory_order_relaxed) : 0,
         .length = made ? atomic_load_explicit(&slot->hot.length, memory_order_relaxed) : 0,
+        .made = made,
     };
 }
 

@@ -12,6 +12,14 @@ static bool has_qp(const struct id *id)
     return id->qp || id->cqs[SEND_QUEUE] || id->cqs[RECV_QUEUE];
 }
 
+static int refuse_no_qp(const struct slot *slot, const struct here *here)
+{
+    if (id_of(slot)->adopted)
+        return refuse(RULE_NO_QP, here, slot,
+                      "a QP that the adopted id had before is raw: post there (mrg_id_raw), with mrg_borrow_begin");
+    return refuse(RULE_NO_QP, here, slot, "the id has no QP");
+}
+
 /* The token is this id's only if the id is still there after it was read: bodies are reused. */
 token id_find_qp(mrg_id *handle, const struct here *here)
 {
@@ -22,7 +30,7 @@ token id_find_qp(mrg_id *handle, const struct here *here)
     if (!slot_find(handle, TYPE_ID))
         return refuse_handle(handle, TYPE_ID, here), 0;
     if (!qp || !slot_find((void *)(uintptr_t)qp, TYPE_QP))
-        return refuse(RULE_NO_QP, here, slot, "the id has no QP"), 0;
+        return refuse_no_qp(slot, here), 0;
     return qp;
 }
 
@@ -38,7 +46,7 @@ token id_find_recv(mrg_id *handle, const struct here *here)
     if (__builtin_expect(srq != 0, 0) && slot_find((void *)(uintptr_t)srq, TYPE_SRQ))
         return srq;
     if (!qp || !slot_find((void *)(uintptr_t)qp, TYPE_QP))
-        return refuse(RULE_NO_QP, here, slot, "the id has no QP"), 0;
+        return refuse_no_qp(slot, here), 0;
     return qp;
 }
 

@@ -209,8 +209,11 @@ static int refuse_piece(enum rule rule, const struct here *here, const struct wo
 int refuse_verdict(const struct verdict *verdict, const struct work *work, const struct slot *owner,
                    const struct here *here)
 {
-    if (verdict->words)
-        return refuse(verdict->rule, here, owner, "%s", verdict->words);
+    if (verdict->words) {
+        bool binds = work->send && work->send->opcode == IBV_WR_BIND_MW;
+        const struct slot *mr = binds ? slot_find(work->send->bind_mw.bind_info.mr, TYPE_MR) : NULL;
+        return refuse(verdict->rule, here, mr ? mr : owner, "%s", verdict->words);
+    }
     if (verdict->piece >= 0)
         return refuse_piece(verdict->rule, here, work, &work->wr.sgl[verdict->piece]);
     if (verdict->rule == RULE_INLINE_TOO_LONG)

@@ -348,7 +348,7 @@ static size_t put_child(char *buf, size_t size, const struct object_facts *child
     char object[96], site[200];
     object_print(object, sizeof object, child);
     site_print(site, sizeof site, child->site);
-    int n = snprintf(buf, size, "%s made at %s", object, site);
+    int n = snprintf(buf, size, "%s %s at %s", object, child->made ? "made" : "being made", site);
     return n < 0 || (size_t)n >= size ? size : (size_t)n;
 }
 
@@ -551,6 +551,21 @@ struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match
         return found;
     object_exit(found); /* it is being destroyed, and will be gone when we look again */
     return NULL;
+}
+
+struct slot *object_hold_deferred_child(struct slot *parent, enum type type)
+{
+    struct slot *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (uint32_t name = parent->cold.first_child; name && !found; name = link_named(name)->next) {
+        struct slot *child = link_child(name);
+        if (slot_type(child) == type && slot_state(child) == STATE_DEFERRED)
+            found = child;
+    }
+    token t = found ? slot_token(found) : 0;
+    bool held = found && object_hold_kept(found, t); /* its edge keeps it from being buried while we have the lock */
+    pthread_mutex_unlock(&lock);
+    return held ? found : NULL;
 }
 
 bool object_has_child(struct slot *parent, enum type type)

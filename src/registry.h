@@ -89,6 +89,9 @@ struct slot *object_cut(struct slot *child, uint32_t edge);
 struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
                                const void *arg);
 
+/* Likewise a child that was given up and waits for its last use; to be let go with object_exit as well. */
+struct slot *object_hold_deferred_child(struct slot *parent, enum type type);
+
 /* Whether the object has a child of a type now, live or not. */
 bool object_has_child(struct slot *parent, enum type type);
 

@@ -45,6 +45,7 @@ struct leaks {
         const char *site;
         uint64_t mrs;
         uint64_t bytes;
+        uint64_t given_up; /* of the mrs */
     } sites[SITES_MAX];
     int count;
 };
@@ -59,6 +60,7 @@ static void add_leak(const struct slot *slot, void *arg)
         leaks->sites[leaks->count++].site = slot->cold.site;
     i = i < SITES_MAX ? i : SITES_MAX - 1;
     leaks->sites[i].mrs++;
+    leaks->sites[i].given_up += slot_state(slot) == STATE_DEFERRED;
     leaks->sites[i].bytes += report_pinned(slot->hot.length);
 }
 
@@ -71,9 +73,10 @@ __attribute__((destructor)) static void report_leaks(void)
     object_each(TYPE_MR, add_leak, &leaks);
     for (int i = 0; i < leaks.count; i++)
         finding_note(RULE_LEAKED_MR, leaks.sites[i].site,
-                     "at exit %" PRIu64 " MR%s of %" PRIu64 " bytes made at this line %s still registered",
+                     "at exit %" PRIu64 " MR%s of %" PRIu64 " bytes made at this line %s still registered%s",
                      leaks.sites[i].mrs, leaks.sites[i].mrs == 1 ? "" : "s", leaks.sites[i].bytes,
-                     leaks.sites[i].mrs == 1 ? "is" : "are");
+                     leaks.sites[i].mrs == 1 ? "is" : "are",
+                     leaks.sites[i].given_up ? " (given up, and still in flight or under a window)" : "");
     if (options()->exitcode && finding_total()) {
         fflush(NULL); /* _exit would drop what the program has not written yet */
         _exit(options()->exitcode);

@@ -98,13 +98,16 @@ MRG_API int mrg_destroy_id(mrg_id *id MRG_TAKES);
 MRG_API int mrg_create_ep(mrg_id **ret, struct rdma_addrinfo *res, mrg_pd *pd, mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 
 /*
- * Destroys an id with its QP, the CQs made for it and its SRQ (rdma_destroy_ep). EBUSY as mrg_destroy_id, but for the QP; then
+ * Destroys an id with its QP, the CQs made for it and its SRQ (rdma_destroy_ep). MRs that were given up with
+ * mrg_mr_unref do not stand in its way: they go with what is in flight. EBUSY as mrg_destroy_id, but for the QP; then
  * nothing was touched. If the provider refuses half way, what is left is usable and the same call goes on from there.
  */
 MRG_API int mrg_destroy_ep(mrg_id *id MRG_TAKES);
 
-/* rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route, rdma_listen: as there. The latter two want a bound id
- * (EINVAL, wrong-state: resolve_route before the address is resolved). EINVAL (bad-argument): addr or dst NULL. */
+/*
+ * rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route, rdma_listen: as there. EINVAL: addr or dst NULL (bad-argument);
+ * resolve_route before the address is resolved, or what else the id's state does not allow (wrong-state).
+ */
 MRG_API int mrg_bind_addr(mrg_id *id, struct sockaddr *addr) MRG_MUST_CHECK;
 MRG_API int mrg_resolve_addr(mrg_id *id, struct sockaddr *src, struct sockaddr *dst, int timeout_ms) MRG_MUST_CHECK;
 MRG_API int mrg_resolve_route(mrg_id *id, int timeout_ms) MRG_MUST_CHECK;
@@ -230,7 +233,8 @@ MRG_API const void *mrg_id_private_data(mrg_id *id MRG_BORROWS, size_t *length);
 
 /*
  * A reference to the PD of the id's device: one PD for all ids of that device, so MRs on it serve every
- * connection and belong to none (mrg_reg_mr). The caller gives it up with mrg_pd_unref. ENODEV (no-pd): the id
+ * connection and belong to none (mrg_reg_mr). The caller gives it up with mrg_pd_unref. It is not the PD of a QP that
+ * was made on another: mrg_query_qp tells that one. ENODEV (no-pd): the id
  * has no device yet.
  */
 MRG_API mrg_pd *mrg_id_pd(mrg_id *id MRG_BORROWS) MRG_MUST_CHECK MRG_GIVES;

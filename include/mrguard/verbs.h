@@ -136,7 +136,7 @@ MRG_API mrg_mr *mrg_mr_ref(mrg_mr *mr) MRG_GIVES;
 /*
  * One reference less. The last one deregisters, at once or, with work in flight, when the last completion is
  * polled or the QP destroyed; the handle is stale from now on either way, the memory free only then (see
- * mrg_reg_mr_owned). NULL is ignored. Always returns NULL; errno tells a stale handle, or that the provider
+ * mrg_reg_mr_owned). It waits for explicit borrows and bound windows too. NULL is ignored. Always returns NULL; errno tells a stale handle, or that the provider
  * refused: then the reference is still the caller's.
  */
 MRG_API mrg_mr *mrg_mr_unref(mrg_mr *mr MRG_TAKES);
@@ -151,7 +151,7 @@ MRG_API int mrg_mr_move(mrg_mr *mr, mrg_pd *pd);
  * The explicit borrow, for those who build work requests of their own (mlx5dv, DEVX, ibv_cq_ex): from begin to end the
  * MR cannot be deregistered, as if a WR were in flight. What begin stores in *ret is given up by end, once. addr is in
  * the MR's iova space; access: IBV_ACCESS_LOCAL_WRITE where the device writes, 0 where it reads. ERANGE
- * (out-of-range), EACCES (missing-access): as for a post. EINVAL (bad-argument): ret NULL. A borrow costs an object:
+ * (out-of-range), EACCES (missing-access): as for a post. EINVAL (bad-argument): ret NULL, unknown bits. A borrow costs an object:
  * one lock that all share.
  */
 MRG_API int mrg_borrow_begin(mrg_mr *mr, void *addr, size_t length, int access, mrg_borrow **ret) MRG_MUST_CHECK;

@@ -250,3 +250,31 @@ Test(adopt, id_stays_on_its_raw_channel)
     verbs.dealloc_pd(raw_pd);
     expect_nothing_left();
 }
+
+/* Following the hints of a refused release leads out: what was given up keeps no endpoint, nor an id. */
+Test(adopt, given_up_mrs_go_with_the_endpoint)
+{
+    mrg_id *id = connected_id(NULL);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    cr_assert_eq(mrg_post_recv(id, NULL, memory, 64, mr), 0);
+    expect_refused(mrg_dereg_mr(mr), EBUSY, "dereg-in-flight");
+    mrg_mr_unref(mr);
+    cr_expect_eq(mrg_destroy_ep(id), 0);
+    expect_nothing_left();
+}
+
+/* In flight elsewhere it waits on its PD. */
+Test(adopt, given_up_mr_outlives_the_id_that_made_it)
+{
+    mrg_id *id = bound_id(), *other = connected_id(NULL);
+    mrg_mr *mr = mrg_reg_msgs(id, memory, sizeof memory);
+    cr_assert_eq(mrg_post_recv(other, NULL, memory, 64, mr), 0);
+    expect_refused(mrg_destroy_id(id), EBUSY, "leaked-mr");
+    mrg_mr_unref(mr);
+    cr_expect_eq(mrg_destroy_id(id), 0);
+    cr_expect_eq(stub.live_mrs, 1);
+    cr_expect_eq(mrg_destroy_qp(other), 0);
+    cr_expect_eq(stub.live_mrs, 0);
+    cr_expect_eq(mrg_destroy_id(other), 0);
+    expect_nothing_left();
+}

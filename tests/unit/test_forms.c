@@ -261,7 +261,7 @@ Test(forms, borrow_is_judged_as_a_post)
     expect_refused(mrg_borrow_begin(mr, memory + 65, 0, 0, &borrow), ERANGE, "out-of-range");
     expect_refused(mrg_borrow_begin(mr, memory, SIZE_MAX, 0, &borrow), ERANGE, "out-of-range");
     expect_refused(mrg_borrow_begin(mr, memory, 1, IBV_ACCESS_LOCAL_WRITE, &borrow), EACCES, "missing-access");
-    expect_refused(mrg_borrow_begin(mr, memory, 1, -1, &borrow), EACCES, "missing-access");
+    expect_refused(mrg_borrow_begin(mr, memory, 1, -1, &borrow), EINVAL, "bad-argument");
     expect_refused(mrg_borrow_begin(mr, memory, 1, 0, NULL), EINVAL, "bad-argument");
     cr_expect_null(borrow);
     cr_expect_eq(mrg_dereg_mr(mr), 0);
