@@ -86,6 +86,8 @@ static struct slot *context_hold(struct ibv_context *raw, enum whose whose, cons
 
 static struct slot *context_enter(struct ibv_context *raw, enum whose whose, const struct here *here)
 {
+    if (handle_forked()) /* the list is the parent's, and so may be who has the lock */
+        return errno = EPERM, object_refuse_new(&context_class, here), NULL;
     pthread_mutex_lock(&devices_lock);
     struct slot *slot = context_hold(raw, whose, here);
     pthread_mutex_unlock(&devices_lock);
@@ -181,7 +183,7 @@ static mrg_context **ref_all(struct ibv_context **raw, int count, const struct h
 {
     mrg_context **list = calloc((size_t)count + 1, sizeof *list);
     if (!list)
-        return errno = ENOMEM, NULL;
+        return failed_below(ENOMEM), NULL;
     for (int i = 0; i < count; i++) {
         list[i] = context_ref(raw[i], LIBRDMACMS, here);
         if (list[i])
@@ -195,15 +197,17 @@ static mrg_context **ref_all(struct ibv_context **raw, int count, const struct h
 
 API(mrg_context **, mrg_get_devices, (int *num_devices), (num_devices))
 {
+    if (handle_forked())
+        return errno = EPERM, object_refuse_new(&context_class, HERE), NULL;
     int count = 0;
     struct ibv_context **raw = verbs.get_devices(&count);
-    mrg_context **list = raw ? ref_all(raw, count, HERE) : NULL;
+    if (!raw)
+        return failed_below(errno), NULL;
+    mrg_context **list = ref_all(raw, count, HERE);
     int error = errno;
-    if (raw)
-        verbs.free_devices(raw);
-    if (!list)
-        return failed_below(error), NULL;
-    if (num_devices)
+    verbs.free_devices(raw);
+    errno = error;
+    if (list && num_devices)
         *num_devices = count;
     return list;
 }
