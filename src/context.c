@@ -56,7 +56,7 @@ static int pin(struct context *context, enum whose whose)
     return whose == LIBRDMACMS && !context->pinned ? -1 : 0;
 }
 
-/* Refuses nothing: a handler of findings must not run under the lock. */
+/* Held. Refuses nothing: a handler of findings must not run under the lock. */
 static struct slot *context_new(struct ibv_context *raw, enum whose whose, const struct here *here)
 {
     struct slot *slot = object_new(&context_class, here->site, NULL, 0);
@@ -66,8 +66,10 @@ static struct slot *context_new(struct ibv_context *raw, enum whose whose, const
     if (pin(context_of(slot), whose))
         return object_failed(slot);
     enlist(slot, raw, whose);
-    object_publish_kept(slot);
-    return slot;
+    token t = handle_token(object_publish_kept(slot));
+    bool held = object_hold(slot, t); /* always: it has a reference */
+    references_drop(slot, t);
+    return held ? slot : NULL;
 }
 
 /* Held: it does not go before its caller is done with it. One that was adopted first may be librdmacm's after all. */
@@ -80,8 +82,7 @@ static struct slot *context_hold(struct ibv_context *raw, enum whose whose, cons
         pin(context_of(slot), whose); /* if it can be: whoever adopted it promised that it outlives the handle */
         return slot;
     }
-    struct slot *slot = context_new(raw, whose, here);
-    return slot && object_hold(slot, slot_token(slot)) ? slot : NULL;
+    return context_new(raw, whose, here);
 }
 
 static struct slot *context_enter(struct ibv_context *raw, enum whose whose, const struct here *here)
@@ -111,7 +112,8 @@ static token join_device_pd(struct slot *id, uint32_t edge, struct slot *slot, c
     if (!pd)
         return 0;
     context->device_pd = handle_token(object_publish_kept(pd));
-    object_join(id, edge, context->device_pd); /* it has no other child that could take it away */
+    object_join(id, edge, context->device_pd); /* it has a reference, so it is alive */
+    references_drop(pd, context->device_pd);
     return context->device_pd;
 }
 
@@ -261,8 +263,9 @@ static struct slot *enter_adopted_pd(struct ibv_pd *raw, const struct here *here
     pthread_mutex_lock(&adopting);
     struct slot *pd = object_hold_child(context, TYPE_PD, wraps, raw);
     if (!pd && (pd = pd_adopt(context, raw, here))) {
-        object_publish_kept(pd);
-        object_hold(pd, slot_token(pd));
+        token t = handle_token(object_publish_kept(pd));
+        object_hold(pd, t); /* it has a reference, so it is alive */
+        references_drop(pd, t);
     }
     pthread_mutex_unlock(&adopting);
     object_exit(context);

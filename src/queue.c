@@ -174,39 +174,41 @@ void queue_end_all(struct queue *queue)
 /* Posting */
 
 /* Counts a use of the object that a handle names; false if it is not live. */
-static inline bool borrow(uint32_t *borrows, struct record *record, const void *handle, enum type type)
+static inline bool borrow(struct queue *queue, uint32_t *borrows, struct record *record, const void *handle,
+                          enum type type)
 {
-    struct slot *slot;
-    do {
-        slot = slot_find(handle, type);
-        if (!slot)
-            return false;
-    } while (!object_hold(slot, handle_token(handle)));
+    struct slot *slot = slot_find(handle, type);
+    if (!slot)
+        return false;
+    if (__builtin_expect(!object_use(slot, handle_token(handle)), 0))
+        return end_borrow(slot, &queue->finished), false;
     borrows[record->count++] = slot_index(slot);
     return true;
 }
 
 /* Likewise of one that may be deferred, or gone: then there is nothing to borrow. */
-static void borrow_kept(uint32_t *borrows, struct record *record, token t)
+static void borrow_kept(struct queue *queue, uint32_t *borrows, struct record *record, token t)
 {
-    if (object_hold_kept(slot_at(t), t))
+    if (object_use_kept(slot_at(t), t))
         borrows[record->count++] = slot_index(slot_at(t));
+    else
+        end_borrow(slot_at(t), &queue->finished);
 }
 
 /* -1, or the first piece whose MR is not live; count and above: the first of also. */
-static int borrow_pieces(uint32_t *borrows, struct record *record, const struct wr *wr)
+static int borrow_pieces(struct queue *queue, uint32_t *borrows, struct record *record, const struct wr *wr)
 {
     for (int i = 0; wr->borrows && i < wr->count; i++) {
         const mrg_sge *piece = &wr->sgl[i];
-        if (piece->length && piece->mr && !borrow(borrows, record, piece->mr, TYPE_MR))
+        if (piece->length && piece->mr && !borrow(queue, borrows, record, piece->mr, TYPE_MR))
             return i;
     }
     int needed = wr->also_count - wr->also_optional;
     for (int i = 0; i < needed; i++)
-        if (!borrow(borrows, record, (void *)(uintptr_t)wr->also[i].handle, wr->also[i].type))
+        if (!borrow(queue, borrows, record, (void *)(uintptr_t)wr->also[i].handle, wr->also[i].type))
             return wr->count + i;
     for (int i = needed; i < wr->also_count; i++)
-        borrow_kept(borrows, record, wr->also[i].handle);
+        borrow_kept(queue, borrows, record, wr->also[i].handle);
     return -1;
 }
 
@@ -229,7 +231,7 @@ enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece
     uint32_t index = record_at(queue, position);
     struct record *record = &queue->records[index];
     *record = (struct record){.wr_id = wr->wr_id};
-    int stale = borrow_pieces(borrows_of(queue, index), record, wr);
+    int stale = borrow_pieces(queue, borrows_of(queue, index), record, wr);
     queue->begun++;
     if (stale < 0)
         return BEGIN_OK;
@@ -239,7 +241,8 @@ enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece
 
 void borrow_close(struct queue *queue, uint64_t posted)
 {
-    struct finished finished = {0};
+    struct finished finished = queue->finished;
+    queue->finished.first = 0;
     for (uint64_t i = 0; i < posted; i++)
         queue->records[record_at(queue, queue->head + i)].in_flight = true;
     for (uint64_t i = posted; i < queue->begun; i++)

@@ -31,6 +31,13 @@ struct record {
     bool in_flight; /* the device has it */
 };
 
+/* Objects whose deferred release waited for a use that has ended: to be released with no lock held. */
+struct finished {
+    uint32_t first; /* slot indices, chained by cold.next; 0: none */
+};
+void finished_add(struct finished *finished, struct slot *orphan);
+void release_finished(struct finished *finished);
+
 /* head and tail count WRs since the queue was made: tail <= head <= head + begun <= tail + mask + 1. */
 struct queue {
     pthread_mutex_t lock;
@@ -44,9 +51,10 @@ struct queue {
     uint64_t mask;  /* records, a power of two, less 1 */
     uint32_t max_sge;
     struct record *records;
-    uint32_t *borrows;    /* slot indices, max_sge + ALSO_MAX for each record */
-    uint32_t *order;      /* SRQ: the record at each place of the ring; NULL: the place is the record */
-    struct ibv_sge *sges; /* GROUP * max_sge of them, for the post under way */
+    uint32_t *borrows;        /* slot indices, max_sge + ALSO_MAX for each record */
+    uint32_t *order;          /* SRQ: the record at each place of the ring; NULL: the place is the record */
+    struct ibv_sge *sges;     /* GROUP * max_sge of them, for the post under way */
+    struct finished finished; /* by the post under way: released by borrow_close */
 };
 
 /* WRs that are handed to the device together. */
@@ -142,13 +150,6 @@ enum completion {
     COMPLETION_OURS,    /* wr_id is the caller's again */
     COMPLETION_LATE,    /* its owner is gone or was reset: not to be handed out */
 };
-
-/* Objects whose deferred release waited for a borrow that has ended: to be released with no lock held. */
-struct finished {
-    uint32_t first; /* slot indices, chained by cold.next; 0: none */
-};
-void finished_add(struct finished *finished, struct slot *orphan);
-void release_finished(struct finished *finished);
 
 /*
  * Ends the borrows of a completed WR, and of all older ones of an ordered queue. Takes the lock of the queue. Completions

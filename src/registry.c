@@ -20,6 +20,15 @@ static const struct class *class_of(const struct slot *slot)
     return atomic_load_explicit(&classes[slot_type(slot)], memory_order_relaxed);
 }
 
+/* The word of an object once no close is looking: that comes within moments. */
+static token await_verdict(const struct slot *slot, token t)
+{
+    token word;
+    while ((word = atomic_load(&slot->hot.word)) == word_with(t, STATE_CLOSING))
+        sched_yield();
+    return word;
+}
+
 /* Edges */
 
 static struct link *link_named(uint32_t name)
@@ -196,7 +205,6 @@ void *object_publish(struct slot *slot)
 void *object_publish_kept(struct slot *slot)
 {
     slot->hot.body->kept_by_children = true;
-    references_drop(slot, slot_token(slot));
     return object_publish(slot);
 }
 
@@ -424,8 +432,9 @@ static inline int close_live(struct slot *slot, token t, unsigned int spare, con
 {
     if (atomic_load_explicit(&slot->cold.children, memory_order_relaxed))
         retry_refused();
-    if (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING))
-        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+    while (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING)) /* another close may be looking, and find that it may not */
+        if (await_verdict(slot, t) != word_with(t, STATE_LIVE))
+            return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
     atomic_thread_fence(memory_order_seq_cst);
     if (__builtin_expect(!nothing_in_the_way(slot, t), 0))
         return close_slowly(slot, t, spare, here);
@@ -534,23 +543,35 @@ struct slot *object_parent(struct slot *child, enum type parent_type)
     return parent;
 }
 
-struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
-                               const void *arg)
+/* A child that may be held, counted as used; one that is closing may be live again. */
+static struct slot *use_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
+                              const void *arg, token *t)
 {
     struct slot *found = NULL;
     pthread_mutex_lock(&lock);
     for (uint32_t name = parent->cold.first_child; name && !found; name = link_named(name)->next) {
         struct slot *child = link_child(name);
-        if (slot_type(child) == type && slot_state(child) == STATE_LIVE && (!match || match(child, arg)))
+        enum state state = slot_state(child);
+        if (slot_type(child) == type && (state == STATE_LIVE || state == STATE_CLOSING) &&
+            (!match || match(child, arg)))
             found = child;
     }
-    if (found)
+    if (found) {
+        *t = slot_token(found);
         atomic_fetch_add(&found->cold.users, 1);
+    }
     pthread_mutex_unlock(&lock);
-    if (!found || atomic_load(&found->hot.word) == word_with(slot_token(found), STATE_LIVE))
-        return found;
-    object_exit(found); /* it is being destroyed, and will be gone when we look again */
-    return NULL;
+    return found;
+}
+
+struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
+                               const void *arg)
+{
+    token t;
+    struct slot *found;
+    while ((found = use_child(parent, type, match, arg, &t)) && await_verdict(found, t) != word_with(t, STATE_LIVE))
+        object_exit(found); /* it is being destroyed: the next look does not find it */
+    return found;
 }
 
 struct slot *object_hold_deferred_child(struct slot *parent, enum type type)
@@ -580,22 +601,23 @@ bool object_has_child(struct slot *parent, enum type type)
 
 /* Uses: calls and borrows under way */
 
-bool object_hold(struct slot *slot, token t)
+bool object_use(struct slot *slot, token t)
 {
     atomic_fetch_add(&slot->cold.users, 1);
-    if (atomic_load(&slot->hot.word) == word_with(t, STATE_LIVE))
-        return true;
-    object_exit(slot);
-    return false;
+    return __builtin_expect(atomic_load(&slot->hot.word) == word_with(t, STATE_LIVE), 1) ||
+           await_verdict(slot, t) == word_with(t, STATE_LIVE);
 }
 
-bool object_hold_kept(struct slot *slot, token t)
+bool object_use_kept(struct slot *slot, token t)
 {
-    token word;
     atomic_fetch_add(&slot->cold.users, 1);
-    while ((word = atomic_load(&slot->hot.word)) == word_with(t, STATE_CLOSING))
-        sched_yield();
-    if (word == word_with(t, STATE_LIVE) || word == word_with(t, STATE_DEFERRED))
+    token word = await_verdict(slot, t);
+    return word == word_with(t, STATE_LIVE) || word == word_with(t, STATE_DEFERRED);
+}
+
+bool object_hold(struct slot *slot, token t)
+{
+    if (object_use(slot, t))
         return true;
     object_exit(slot);
     return false;

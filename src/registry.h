@@ -37,7 +37,10 @@ int object_refuse_new(const struct class *class, const struct here *here);
 /* The embryo is made: its handle is good from here on. */
 void *object_publish(struct slot *slot);
 
-/* Likewise, without a reference: it lives as long as it has children, and a reference may be taken meanwhile. */
+/*
+ * Likewise; without a reference it lives as long as it has children or users. The first reference is given up
+ * (references_drop) once there is one.
+ */
 void *object_publish_kept(struct slot *slot);
 
 /* The embryo could not be made. */
@@ -104,9 +107,10 @@ struct slot *object_parent(struct slot *child, enum type parent_type);
  * for the one caller that ended a deferred object's last use, and must object_release_late it.
  */
 bool object_hold(struct slot *slot, token t);
-/* Likewise of an object that may be deferred, which somebody's edge keeps from going. */
-bool object_hold_kept(struct slot *slot, token t);
 bool object_unuse(struct slot *slot);
+/* For callers that hold a lock: likewise, but the use is to be ended even if it is false. _kept: it may be deferred. */
+bool object_use(struct slot *slot, token t);
+bool object_use_kept(struct slot *slot, token t);
 
 /* For calls that may block: look-up and hold; refused with a finding, NULL, if the handle is not good. */
 struct slot *object_enter(const void *handle, enum type type, const struct here *here);
