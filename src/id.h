@@ -9,11 +9,11 @@
 struct id {
     struct body base;
     struct rdma_cm_id *raw;
-    void *context;                 /* the caller's; raw->context is our own token */
-    bool synchronous;              /* without an event channel: calls wait for their event */
+    void *_Atomic context;         /* the caller's; raw->context is our own token */
+    atomic_bool synchronous;       /* without an event channel: calls wait for their event */
     bool adopted;                  /* the raw id is the caller's */
     atomic_bool listening;         /* requests may come */
-    atomic_bool changing;          /* a thread is making or destroying its QP */
+    atomic_bool changing;          /* a thread is changing its QP, SRQ, channel or groups */
     atomic_bool asked;             /* it came with a connection request, which is not answered */
     atomic_bool connected;         /* between ESTABLISHED and disconnect */
     _Atomic token device_pd;       /* 0: no device yet */

@@ -118,7 +118,7 @@ int id_change_begin(struct slot *slot, const struct here *here)
 {
     if (!atomic_exchange(&id_of(slot)->changing, true))
         return 0;
-    return refuse(RULE_WRONG_STATE, here, slot, "another thread is making or destroying the id's QP");
+    return refuse(RULE_WRONG_STATE, here, slot, "another thread is changing what the id has");
 }
 
 int id_change_end(struct slot *slot, int result)
@@ -213,7 +213,13 @@ API(int, mrg_destroy_qp, (mrg_id * id), (id))
     struct slot *slot = object_enter(id, TYPE_ID, HERE);
     if (!slot)
         return -1;
-    int result = has_qp(id_of(slot)) ? id_destroy_qp(slot, HERE) : refuse(RULE_NO_QP, HERE, slot, "the id has no QP");
+    int result = id_change_begin(slot, HERE);
+    if (!result) {
+        bool has = has_qp(id_of(slot));
+        id_change_end(slot, result = has ? destroy_qp(id_of(slot), HERE) : -1);
+        if (!has)
+            refuse(RULE_NO_QP, HERE, slot, "the id has no QP");
+    }
     object_exit(slot);
     return result;
 }

@@ -64,8 +64,13 @@ API(int, mrg_destroy_srq, (mrg_id * id), (id))
     struct slot *slot = object_enter(id, TYPE_ID, HERE);
     if (!slot)
         return -1;
-    int result = id_of(slot)->srq ? id_destroy_srq(slot, HERE)
-                                  : refuse(RULE_WRONG_STATE, HERE, slot, "the id has no SRQ of its own");
+    int result = id_change_begin(slot, HERE);
+    if (!result) {
+        bool has = id_of(slot)->srq;
+        id_change_end(slot, result = has ? destroy_srq(id_of(slot), HERE) : -1);
+        if (!has)
+            refuse(RULE_WRONG_STATE, HERE, slot, "the id has no SRQ of its own");
+    }
     object_exit(slot);
     return result;
 }

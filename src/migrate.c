@@ -30,7 +30,7 @@ API(int, mrg_migrate_id, (mrg_id * id, mrg_channel *channel), (id, channel))
     if (!slot)
         return -1;
     struct slot *to = channel ? object_enter(channel, TYPE_CHANNEL, HERE) : NULL;
-    int result = channel && !to ? -1 : migrate(slot, to, HERE);
+    int result = (channel && !to) || id_change_begin(slot, HERE) ? -1 : id_change_end(slot, migrate(slot, to, HERE));
     if (to)
         object_exit(to);
     object_exit(slot);

@@ -102,7 +102,9 @@ static int enter_and_join(mrg_id *id, const struct sockaddr *addr, struct rdma_c
     struct slot *slot = object_enter(id, TYPE_ID, here);
     if (!slot)
         return -1;
-    int result = refuse_addr(slot, addr, here) ? -1 : join(slot, addr, attr, context, here);
+    int result = refuse_addr(slot, addr, here) || id_change_begin(slot, here)
+                     ? -1
+                     : id_change_end(slot, join(slot, addr, attr, context, here));
     object_exit(slot);
     return result;
 }

@@ -143,14 +143,15 @@ static void bury_and_release_orphans(const struct class *class, struct slot *slo
 /*
  * A child is entered first and its parent looked at afterwards, while a close marks its object first and looks for
  * children afterwards: one of the two sees the other. 0, or why not: ESTALE, or EAGAIN while a close is looking, or while
- * the parent is made: the device may have an event for it before the call that makes it is back.
+ * the parent is made: the device may have an event for it before the call that makes it is back. One that is deferred
+ * lives as long as it has children, and nobody claims it meanwhile: that takes the lock.
  */
 static inline int enter(struct link *link, token t)
 {
     struct slot *parent = slot_at(t);
     link_enter(link, parent);
     token word = atomic_load(&parent->hot.word);
-    if (word == word_with(t, STATE_LIVE))
+    if (word == word_with(t, STATE_LIVE) || word == word_with(t, STATE_DEFERRED))
         return 0;
     return word == word_with(t, STATE_CLOSING) || word == word_with(t, STATE_EMBRYO) ? EAGAIN : ESTALE;
 }
@@ -526,7 +527,7 @@ int object_join(struct slot *child, uint32_t edge, token parent)
     int error;
     do {
         pthread_mutex_lock(&lock);
-        error = enter(link, parent);
+        error = link->parent ? 0 : enter(link, parent); /* another thread may have been faster */
         if (error)
             link_leave(link);
         pthread_mutex_unlock(&lock);

@@ -75,7 +75,7 @@ int object_unref(struct slot *slot, token t, const struct here *here);
 /* object_release where no caller waits for the answer: a refusal by the provider becomes a finding. */
 void object_release_late(struct slot *slot);
 
-/* Enters a living child at one more parent. -1, no finding: the parent is no longer live. */
+/* Enters a living child at one more parent, if the edge is not there already. -1, no finding: the parent is going. */
 int object_join(struct slot *child, uint32_t edge, token parent);
 
 /*
