@@ -19,17 +19,17 @@ static int sleep_for_event(struct cq *cq)
 }
 
 /* Arms the CQ, then looks again: a completion between poll and arming makes no event. */
-static int wait_for_completion(struct slot *slot, struct ibv_wc *wc)
+static int wait_for_completion(struct slot *slot, struct ibv_wc *wc, struct finished *finished)
 {
     struct cq *cq = cq_of(slot);
     for (;;) {
-        int got = cq_poll(slot_handle(slot), 1, wc);
+        int got = cq_poll(slot_handle(slot), 1, wc, finished);
         if (got)
             return got;
         int error = verbs.req_notify_cq(cq->raw, 0);
         if (error)
             return errno = error, -1;
-        got = cq_poll(slot_handle(slot), 1, wc);
+        got = cq_poll(slot_handle(slot), 1, wc, finished);
         if (got)
             return got;
         if (sleep_for_event(cq))
@@ -59,10 +59,12 @@ static int get_comp(mrg_id *id, int which, struct ibv_wc *wc, const struct here 
     if (!slot)
         return -1;
     pthread_mutex_lock(&cq_of(slot)->waiting);
-    int got = wait_for_completion(slot, wc);
+    struct finished finished = {0};
+    int got = wait_for_completion(slot, wc, &finished);
     int error = errno;
     pthread_mutex_unlock(&cq_of(slot)->waiting);
     object_exit(slot);
+    release_finished(&finished);
     return got < 0 ? failed_below(error) : got;
 }
 

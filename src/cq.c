@@ -172,19 +172,15 @@ static int poll_locked(struct cq *cq, int count, struct ibv_wc *wc, struct finis
  * The lock is held until the last record is looked up: completions of a queue end its WRs in order, and so must their
  * pollers. With the lock it is also certain that the CQ is still the one that the handle names.
  */
-int cq_poll(const void *handle, int count, struct ibv_wc *wc)
+int cq_poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished)
 {
     struct slot *slot;
     while ((slot = slot_find(handle, TYPE_CQ))) {
         struct cq *cq = cq_of(slot);
-        struct finished finished = {0};
         pthread_mutex_lock(&cq->base.lock);
         bool live = atomic_load(&slot->hot.word) == word_with(handle_token(handle), STATE_LIVE);
-        int got = live ? poll_locked(cq, count, wc, &finished) : 0;
-        int error = errno;
+        int got = !live ? 0 : cq->raw ? poll_locked(cq, count, wc, finished) : CQ_GONE;
         pthread_mutex_unlock(&cq->base.lock);
-        release_finished(&finished);
-        errno = error;
         if (live)
             return got;
     }
@@ -198,10 +194,13 @@ API(int, mrg_poll_cq, (mrg_cq * cq, int count, struct ibv_wc *wc), (cq, count, w
         return slot ? refuse(RULE_BAD_ARGUMENT, HERE, slot, "room for %d completions at %p", count, (void *)wc)
                     : refuse_handle(cq, TYPE_CQ, HERE);
     }
-    int got = cq_poll(cq, count, wc);
+    struct finished finished = {0};
+    int got = cq_poll(cq, count, wc, &finished);
+    int error = errno;
+    release_finished(&finished);
     if (got == CQ_GONE)
         return refuse_handle(cq, TYPE_CQ, HERE);
-    return got < 0 ? failed_below(errno) : got;
+    return got < 0 ? failed_below(error) : got;
 }
 
 API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))

@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "registry.h"
+#include "queue.h"
 
 struct cq {
     struct body base;        /* its lock: one poller at a time, and raw */
@@ -24,8 +24,11 @@ static inline struct cq *cq_of(const struct slot *slot)
 /* A CQ of an id's own, with a channel to wait on. Its token; 0 and errno. */
 token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here);
 
-/* Takes up to count completions, as mrg_poll_cq; -1 and errno where the provider fails; CQ_GONE for a bad handle. */
+/*
+ * Takes up to count completions, as mrg_poll_cq; -1 and errno where the provider fails; CQ_GONE for a bad handle. What
+ * waited for them joins *finished.
+ */
 #define CQ_GONE (-2)
-int cq_poll(const void *handle, int count, struct ibv_wc *wc);
+int cq_poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished);
 
 #endif

@@ -67,16 +67,15 @@ API(int, mrg_ibv_destroy_qp, (mrg_qp * qp), (qp))
 }
 
 /* A reset drops what is in flight. Posts are kept out meanwhile, so none is dropped that the device took afterwards. */
-static int reset(struct qp *qp, struct ibv_qp_attr *attr, int mask)
+static int reset(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct finished *finished)
 {
     for (int i = 0; i < QUEUES; i++)
         queue_shut(&qp->base.at[i]);
     int error = verbs.modify_qp(qp->raw, attr, mask);
-    for (int i = 0; i < QUEUES; i++) {
-        if (!error)
-            queue_drop_all(&qp->base.at[i]);
+    for (int i = 0; !error && i < QUEUES; i++)
+        queue_drop_all(&qp->base.at[i], finished);
+    for (int i = 0; i < QUEUES; i++)
         queue_reopen(&qp->base.at[i]);
-    }
     return error;
 }
 
@@ -88,8 +87,12 @@ API(int, mrg_modify_qp, (mrg_qp * qp, struct ibv_qp_attr *attr, int attr_mask), 
     if (!attr)
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "attr is NULL"), object_exit(slot), -1;
     bool resets = (attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET;
-    int error = resets ? reset(qp_of(slot), attr, attr_mask) : verbs.modify_qp(qp_of(slot)->raw, attr, attr_mask);
-    return object_exit_with(slot, error);
+    struct finished finished = {0};
+    int error =
+        resets ? reset(qp_of(slot), attr, attr_mask, &finished) : verbs.modify_qp(qp_of(slot)->raw, attr, attr_mask);
+    object_exit(slot);
+    release_finished(&finished); /* what they call finds the QP open, and nobody inside it */
+    return error ? failed_below(error) : 0;
 }
 
 /* Handles in the place of raw objects; the caller's own context. */

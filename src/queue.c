@@ -77,7 +77,7 @@ int queue_open(struct queue *queue, const struct slot *owner, int which, uint32_
     pthread_mutex_lock(&queue->lock);
     int result = make_ring(queue, size);
     if (!result) {
-        queue->open = true;
+        queue->shut = 0;
         queue->qp_num = qp_num;
         queue->owner = slot_token(owner);
         queue->name = queue_name(owner, which);
@@ -87,21 +87,19 @@ int queue_open(struct queue *queue, const struct slot *owner, int which, uint32_
     return result;
 }
 
-static void set_open(struct queue *queue, bool open)
-{
-    pthread_mutex_lock(&queue->lock);
-    queue->open = open;
-    pthread_mutex_unlock(&queue->lock);
-}
-
+/* Counted: two resets at once are over when both are. */
 void queue_shut(struct queue *queue)
 {
-    set_open(queue, false);
+    pthread_mutex_lock(&queue->lock);
+    queue->shut++;
+    pthread_mutex_unlock(&queue->lock);
 }
 
 void queue_reopen(struct queue *queue)
 {
-    set_open(queue, queue->records);
+    pthread_mutex_lock(&queue->lock);
+    queue->shut--;
+    pthread_mutex_unlock(&queue->lock);
 }
 
 /* Borrows. What was waiting for its last one is chained into *finished, to be released without the lock. */
@@ -152,13 +150,11 @@ static void drop_locked(struct queue *queue, struct finished *finished)
     queue->tail = queue->head;
 }
 
-void queue_drop_all(struct queue *queue)
+void queue_drop_all(struct queue *queue, struct finished *finished)
 {
-    struct finished finished = {0};
     pthread_mutex_lock(&queue->lock);
-    drop_locked(queue, &finished);
+    drop_locked(queue, finished);
     pthread_mutex_unlock(&queue->lock);
-    release_finished(&finished);
 }
 
 void queue_end_all(struct queue *queue)
@@ -215,7 +211,7 @@ static int borrow_pieces(struct queue *queue, uint32_t *borrows, struct record *
 enum begin borrow_open(struct queue *queue, token owner)
 {
     pthread_mutex_lock(&queue->lock);
-    if (queue->open && queue->owner == owner)
+    if (queue->records && !queue->shut && queue->owner == owner)
         return BEGIN_OK;
     pthread_mutex_unlock(&queue->lock);
     return BEGIN_CLOSED;

@@ -41,7 +41,7 @@ void release_finished(struct finished *finished);
 /* head and tail count WRs since the queue was made: tail <= head <= head + begun <= tail + mask + 1. */
 struct queue {
     pthread_mutex_t lock;
-    bool open;       /* posts may come */
+    uint32_t shut;   /* how many keep posts out */
     token owner;     /* the QP's or SRQ's */
     token name;      /* our wr_id without the record; 0: never opened */
     uint32_t qp_num; /* 0: an SRQ's completions come from any QP */
@@ -94,7 +94,7 @@ void queue_shut(struct queue *queue);
 void queue_reopen(struct queue *queue);
 
 /* The device has dropped what was in flight (reset): ends every borrow. Late completions are swallowed. */
-void queue_drop_all(struct queue *queue);
+void queue_drop_all(struct queue *queue, struct finished *finished);
 
 /* The queue's owner is gone: likewise, and frees the ring. Late completions are known by the queue's name. */
 void queue_end_all(struct queue *queue);
