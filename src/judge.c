@@ -122,6 +122,8 @@ static bool judge_bind(const struct work *work, const struct queues *queues, str
     const struct mw *mw = mw_of(slot_at(handle_token(work->send->bind_mw.mw)));
     if (mw->pd != queues->pd)
         return whole(v, RULE_WRONG_PD, "the MW is on another PD than the QP");
+    if (mw->raw->type == IBV_MW_TYPE_2 && !bind->length)
+        return whole(v, RULE_BAD_ARGUMENT, "a window of type 2 is bound to no bytes: IBV_WR_LOCAL_INV closes it");
     if (!bind->mr)
         return whole(v, bind->length ? RULE_UNREGISTERED_POST : RULE_NONE,
                      "a window is bound to a range without an MR");

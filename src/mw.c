@@ -1,6 +1,7 @@
 #include "mw.h"
 
 #include <errno.h>
+#include <sched.h>
 
 #include "api.h"
 #include "device.h"
@@ -124,7 +125,8 @@ bool mw_change_begin(struct slot *slot, const void *by, token mr)
     const void *changer = NULL;
     if (!atomic_compare_exchange_strong(&mw->changer, &changer, by) && changer != by)
         return false;
-    mw->changes++;
+    if (!mw->changes++)
+        mw->handed = mw->rkey;
     if (mr && (mw->pending || object_join(slot, other_edge(mw->edge), mr)))
         return end_change(mw), false;
     if (mr)
@@ -145,8 +147,14 @@ static void set_key(struct slot *slot, uint32_t rkey)
         enlist(slot);
 }
 
-/* The MR before is borrowed by the WR in flight, or gone already: it is not this edge that it waits for. */
-void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
+static void leave(struct slot *slot, uint32_t edge, struct finished *finished)
+{
+    struct slot *orphan = object_cut(slot, edge);
+    if (orphan)
+        finished_add(finished, orphan);
+}
+
+void mw_change_done(struct slot *slot, token mr, uint32_t rkey, struct finished *finished)
 {
     struct mw *mw = mw_of(slot);
     uint32_t before = mw->edge;
@@ -156,49 +164,58 @@ void mw_change_done(struct slot *slot, token mr, uint32_t rkey)
     if (rkey)
         set_key(slot, rkey);
     if (before != MW_EDGE_PD)
-        object_leave(slot, before);
+        leave(slot, before, finished);
     end_change(mw);
 }
 
-void mw_change_undone(struct slot *slot, token mr)
+void mw_change_undone(struct slot *slot, token mr, struct finished *finished)
 {
     struct mw *mw = mw_of(slot);
     if (mr) {
-        object_leave(slot, mw->pending);
+        leave(slot, mw->pending, finished);
         mw->pending = 0;
     }
     end_change(mw);
 }
 
-/* Held: the window is not dealloced while we look. Keys of several devices may be alike. */
-static struct slot *hold_by_key(const struct ibv_context *device, uint32_t rkey)
+/* Used: the window is not dealloced while we look. Keys of several devices may be alike. */
+static struct slot *use_by_key(const struct ibv_context *device, uint32_t rkey)
 {
     struct slot *found = NULL;
     pthread_mutex_lock(&keys_lock);
     for (uint32_t index = *bucket_of(rkey); index && !found; index = mw_of(&slot_table[index])->next) {
         struct slot *slot = &slot_table[index];
         const struct mw *mw = mw_of(slot);
-        if (mw->rkey == rkey && mw->device == device && object_hold(slot, slot_token(slot)))
+        if (mw->rkey != rkey || mw->device != device)
+            continue;
+        if (object_use(slot, slot_token(slot)))
             found = slot;
+        else
+            object_unuse(slot); /* a window's release is never deferred */
     }
     pthread_mutex_unlock(&keys_lock);
     return found;
 }
 
+/*
+ * A chain that changes the window is waited for, since it may be refused: that comes within moments, and waits for no CQ.
+ * Posted, it has rebound the window, and what the peer did is past.
+ */
 void mw_invalidated(const struct ibv_context *device, uint32_t rkey, struct finished *finished)
 {
-    struct slot *slot = hold_by_key(device, rkey);
+    struct slot *slot = use_by_key(device, rkey);
     if (!slot)
         return;
     struct mw *mw = mw_of(slot);
     const void *nobody = NULL;
-    if (atomic_compare_exchange_strong(&mw->changer, &nobody, finished)) {
-        uint32_t before = atomic_exchange(&mw->edge, MW_EDGE_PD);
-        struct slot *orphan = before != MW_EDGE_PD ? object_cut(slot, before) : NULL;
-        if (orphan)
-            finished_add(finished, orphan);
-        atomic_store(&mw->changer, NULL);
+    while (!atomic_compare_exchange_weak(&mw->changer, &nobody, finished)) {
+        nobody = NULL;
+        sched_yield();
     }
+    uint32_t before = mw->rkey == rkey ? atomic_exchange(&mw->edge, MW_EDGE_PD) : MW_EDGE_PD;
+    if (before != MW_EDGE_PD)
+        leave(slot, before, finished);
+    atomic_store(&mw->changer, NULL);
     if (object_unuse(slot))
         finished_add(finished, slot);
 }

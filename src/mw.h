@@ -24,6 +24,7 @@ struct mw {
     uint32_t next;               /* in the list of windows of its hash: slot index */
     const void *_Atomic changer; /* the queue on which binds and invalidations of it are being posted; NULL: none */
     uint32_t changes;            /* how many, in one chain */
+    uint32_t handed;             /* the key that it has after what of the chain was handed to the device */
     uint32_t pending;            /* the edge to the MR that one of them binds it to; 0: none */
     _Atomic uint32_t edge;       /* to the MR that it is bound to; MW_EDGE_PD: not bound */
 };
@@ -39,11 +40,12 @@ token mw_bound_to(struct slot *slot);
 /*
  * A bind to mr (0: to nothing, an invalidation) is about to be posted, by whom: false if another thread posts one, the
  * chain has bound it already, or the MR is gone. Then
- * it is posted, rkey is the window's new key (0: it keeps its own); or it is not, and nothing has changed.
+ * it is posted, rkey is the window's new key (0: it keeps its own); or it is not, and nothing has changed. An MR that
+ * waited for it joins *finished.
  */
 bool mw_change_begin(struct slot *slot, const void *by, token mr);
-void mw_change_done(struct slot *slot, token mr, uint32_t rkey);
-void mw_change_undone(struct slot *slot, token mr);
+void mw_change_done(struct slot *slot, token mr, uint32_t rkey, struct finished *finished);
+void mw_change_undone(struct slot *slot, token mr, struct finished *finished);
 
 /*
  * A completion on a device says that a peer has invalidated its window with that key. An MR that waited for it joins

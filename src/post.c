@@ -37,9 +37,11 @@ static bool post_open(struct post *post, token owner, int which, const struct he
     return post->begun == BEGIN_OK;
 }
 
-/* Under the policy observe such a WR is posted all the same, and reported. */
-static bool observable(enum rule rule)
+/* Under the policy observe such a WR is posted all the same, and reported; but a bind has an MR: providers look at it. */
+static bool observable(enum rule rule, const struct work *work)
 {
+    if (work->send && work->send->opcode == IBV_WR_BIND_MW && !work->send->bind_mw.bind_info.mr)
+        return false;
     return rule == RULE_UNREGISTERED_POST || rule == RULE_OUT_OF_RANGE || rule == RULE_LENGTH_TRUNCATED ||
            rule == RULE_WRONG_PD || rule == RULE_MISSING_ACCESS || rule == RULE_INLINE_TOO_LONG;
 }
@@ -51,7 +53,7 @@ static bool post_begin(struct post *post, const struct work *work)
     post->begun = work->malformed ? BEGIN_OK : borrow_begin(post->queue, &work->wr, &post->piece);
     if (__builtin_expect(post->begun == BEGIN_OK && judge(work, post->queues, post->slot, &verdict), 1))
         return true;
-    bool observed = post->begun == BEGIN_OK && options()->policy == POLICY_OBSERVE && observable(verdict.rule);
+    bool observed = post->begun == BEGIN_OK && options()->policy == POLICY_OBSERVE && observable(verdict.rule, work);
     if (post->verdict.rule == RULE_NONE || !observed) {
         if (post->begun == BEGIN_OK)
             post->verdict = verdict;
@@ -171,12 +173,12 @@ static void fill_special(struct ibv_send_wr *raw, const mrg_send_wr *wr, const s
     raw->qp_type.xrc.remote_srqn = wr->qp_type.xrc.remote_srqn;
     if (wr->opcode == IBV_WR_BIND_MW) {
         raw->bind_mw.mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->raw;
-        raw->bind_mw.rkey = wr->bind_mw.rkey;
+        raw->bind_mw.rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->handed = wr->bind_mw.rkey;
         fill_bind(&raw->bind_mw.bind_info, &wr->bind_mw.bind_info);
     }
     raw->imm_data = wr->imm_data;
     if (wr->opcode == IBV_WR_LOCAL_INV)
-        raw->invalidate_rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->rkey;
+        raw->invalidate_rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->handed;
 }
 
 static void fill_send(struct ibv_send_wr *raw, struct ibv_sge *sges, const mrg_send_wr *wr, const struct qp *qp)
@@ -261,8 +263,9 @@ static bool windows_begin(struct post *post, const mrg_send_wr *wr)
 }
 
 /* From first up to end, the first posted of them were. */
-static void windows_end(const mrg_send_wr *first, const mrg_send_wr *end, uint64_t posted)
+static void windows_end(struct post *post, const mrg_send_wr *first, const mrg_send_wr *end, uint64_t posted)
 {
+    struct finished *finished = &post->queue->finished;
     for (const mrg_send_wr *wr = first; wr != end; wr = wr->next) {
         bool done = posted > 0;
         posted -= done;
@@ -270,9 +273,9 @@ static void windows_end(const mrg_send_wr *first, const mrg_send_wr *end, uint64
             continue;
         struct slot *mw = slot_at(handle_token(wr->bind_mw.mw));
         if (done)
-            mw_change_done(mw, window_to(wr), wr->opcode == IBV_WR_BIND_MW ? wr->bind_mw.rkey : 0);
+            mw_change_done(mw, window_to(wr), wr->opcode == IBV_WR_BIND_MW ? wr->bind_mw.rkey : 0, finished);
         else
-            mw_change_undone(mw, window_to(wr));
+            mw_change_undone(mw, window_to(wr), finished);
     }
 }
 
@@ -304,7 +307,7 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     do {
         work_of_send(&work, qp, wr);
         if (!post_begin(&post, &work) || !windows_begin(&post, wr)) {
-            windows_end(first, wr, 0);
+            windows_end(&post, first, wr, 0);
             return refuse_unlocked(&post);
         }
     } while ((wr = wr->next));
@@ -312,7 +315,7 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     int error = hand_sends(&post, first, &posted);
     bool early = qp->raw->state < IBV_QPS_RTS;
     *bad = nth_send(first, posted);
-    windows_end(first, NULL, posted);
+    windows_end(&post, first, NULL, posted);
     borrow_close(post.queue, posted);
     return post_close(&post, error, early);
 }
@@ -371,14 +374,14 @@ int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
         post.verdict =
             (struct verdict){RULE_WRONG_STATE, -1, 0, "the MW is bound to nothing, so there is nothing to close"};
         post.work.send = wr;
-        windows_end(wr, NULL, 0);
+        windows_end(&post, wr, NULL, 0);
         return refuse_unlocked(&post);
     }
     int error = verbs.bind_mw(qp->raw, mw->raw, &raw);
     mrg_send_wr done = *wr;
     done.next = NULL;
     done.bind_mw.rkey = mw->raw->rkey;
-    windows_end(&done, NULL, !error);
+    windows_end(&post, &done, NULL, !error);
     borrow_close(post.queue, !error);
     return post_close(&post, error, qp->raw->state < IBV_QPS_RTS);
 }
