@@ -43,6 +43,16 @@ static int cq_release(struct slot *slot)
     return error;
 }
 
+struct slot *cq_enter(const void *handle, const struct here *here)
+{
+    struct slot *slot = object_enter(handle, TYPE_CQ, here);
+    if (!slot || cq_of(slot)->raw)
+        return slot;
+    object_exit(slot);
+    refuse_handle(handle, TYPE_CQ, here);
+    return NULL;
+}
+
 static const struct class cq_class = {
     .type = TYPE_CQ, .edges = 3, .body_size = sizeof(struct cq), .busy = cq_busy, .release = cq_release};
 
@@ -205,7 +215,7 @@ API(int, mrg_poll_cq, (mrg_cq * cq, int count, struct ibv_wc *wc), (cq, count, w
 
 API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
 {
-    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    struct slot *slot = cq_enter(cq, HERE);
     if (!slot)
         return -1;
     if (cqe < 1)
@@ -218,7 +228,7 @@ API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
 
 API(struct ibv_cq *, mrg_cq_raw, (mrg_cq * cq), (cq))
 {
-    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    struct slot *slot = cq_enter(cq, HERE);
     if (!slot)
         return NULL;
     struct ibv_cq *found = cq_of(slot)->raw;

@@ -21,6 +21,9 @@ static inline struct cq *cq_of(const struct slot *slot)
     return (struct cq *)slot->hot.body;
 }
 
+/* A live CQ, held; refused, NULL, with a finding. One of which the provider has destroyed all but the channel is gone. */
+struct slot *cq_enter(const void *handle, const struct here *here);
+
 /* A CQ of an id's own, with a channel to wait on. Its token; 0 and errno. */
 token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here);
 

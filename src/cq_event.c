@@ -8,7 +8,7 @@
 
 API(int, mrg_req_notify_cq, (mrg_cq * cq, int solicited_only), (cq, solicited_only))
 {
-    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    struct slot *slot = cq_enter(cq, HERE);
     if (!slot)
         return -1;
     int error = verbs.req_notify_cq(cq_of(slot)->raw, solicited_only);
@@ -84,7 +84,7 @@ static int ack(struct slot *slot, unsigned int count, const struct here *here)
 
 API(int, mrg_ack_cq_events, (mrg_cq * cq, unsigned int count), (cq, count))
 {
-    struct slot *slot = object_enter(cq, TYPE_CQ, HERE);
+    struct slot *slot = cq_enter(cq, HERE);
     if (!slot)
         return -1;
     int result = ack(slot, count, HERE);

@@ -31,12 +31,26 @@ static int equip(struct slot *slot, bool passive, mrg_pd *pd, mrg_qp_init_attr *
     return attr ? id_create_qp(slot, pd, attr, here) : 0;
 }
 
-/* An id that could not be equipped: undone, errno kept. It has no QP. */
-static void undo(struct slot *slot, struct rdma_cm_id *raw)
+/* The only reference is given up, and if the provider refuses, the release is tried again later. */
+static void give_up(token t, const struct here *here)
+{
+    if (!t || !object_hold(slot_at(t), t))
+        return;
+    object_unref(slot_at(t), t, here);
+    object_exit(slot_at(t));
+}
+
+/*
+ * An id that could not be equipped: undone, errno kept. It has no QP; CQs that the provider would not take back are given
+ * up with it, and the id goes with the last of them.
+ */
+static void undo(struct slot *slot, const struct here *here)
 {
     int error = errno;
-    verbs.destroy_id(raw);
-    object_abandon(slot);
+    struct id *id = id_of(slot);
+    give_up(slot_token(slot), here);
+    give_up(id->cqs[0], here);
+    give_up(id->cqs[1], here);
     errno = error;
 }
 
@@ -58,7 +72,7 @@ API(int, mrg_create_ep, (mrg_id * *ret, struct rdma_addrinfo *res, mrg_pd *pd, m
         *ret = slot_handle(slot);
         return 0;
     }
-    undo(slot, raw);
+    undo(slot, HERE);
     return -1;
 }
 
@@ -97,7 +111,7 @@ static int get_request(struct slot *listener, mrg_id **ret, const struct here *h
         *ret = slot_handle(slot);
         return 0;
     }
-    undo(slot, raw);
+    undo(slot, here);
     return -1;
 }
 
@@ -173,11 +187,32 @@ static void let_go_given_up(struct slot *id, token t)
     object_exit(id);
 }
 
+static bool is_another(const struct slot *slot, const void *own)
+{
+    return slot != own;
+}
+
+/* Likewise of what is to go with the id: a call inside it, an event, a join, another QP. */
+static bool part_is_kept(token t, unsigned int spare)
+{
+    return t && (atomic_load(&slot_at(t)->cold.users) || is_kept(slot_at(t), spare));
+}
+
+static bool parts_are_kept(const struct id *id)
+{
+    token qp = id->qp, srq = id->srq;
+    struct slot *other = srq ? object_hold_child(slot_at(srq), TYPE_QP, is_another, qp ? slot_at(qp) : NULL) : NULL;
+    if (other)
+        object_exit(other);
+    return other || part_is_kept(qp, 0) || part_is_kept(id->cqs[0], 1U << TYPE_QP) ||
+           part_is_kept(id->cqs[1], 1U << TYPE_QP) || part_is_kept(srq, 1U << TYPE_QP);
+}
+
 static void observe_leaks(struct slot *slot, token t, unsigned int spare, const struct here *here)
 {
     if ((options()->policy != POLICY_OBSERVE && !id_of(slot)->adopted) || !object_hold(slot, t))
         return;
-    if (!is_kept(slot, spare))
+    if (!is_kept(slot, spare) && !(spare && parts_are_kept(id_of(slot))))
         leave_mrs(slot, here);
     object_exit(slot);
 }
@@ -190,11 +225,6 @@ API(int, mrg_destroy_id, (mrg_id * id), (id))
         observe_leaks(slot, handle_token(id), 0, HERE);
     }
     return object_destroy(id, TYPE_ID, HERE);
-}
-
-static bool is_another(const struct slot *slot, const void *own)
-{
-    return slot != own;
 }
 
 /* The SRQ goes after the QP: what else is in its way is said while the QP is still there. The id is closed. */

@@ -140,8 +140,10 @@ API(mrg_pd *, mrg_id_pd, (mrg_id * id), (id))
     if (!slot)
         return NULL;
     token pd = id_device_pd(slot, HERE);
-    if (pd)
-        references_add(slot_at(pd), pd, true); /* its child, the id, keeps it alive */
+    if (pd && !references_add(slot_at(pd), pd, true)) { /* a caller's own, given up: its child, the id, keeps it */
+        refuse_handle((void *)(uintptr_t)pd, TYPE_PD, HERE);
+        pd = 0;
+    }
     object_exit(slot);
     return (mrg_pd *)(uintptr_t)pd;
 }
@@ -159,44 +161,47 @@ API(mrg_context *, mrg_id_verbs, (mrg_id * id), (id))
 
 /* What an id has */
 
-static struct id *look(mrg_id *handle, const struct here *here)
-{
-    struct slot *slot = slot_find(handle, TYPE_ID);
-    if (slot)
-        return id_of(slot);
-    refuse_handle(handle, TYPE_ID, here);
-    return NULL;
-}
-
 API(void *, mrg_id_context, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? found->context : NULL;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    void *found = id_of(slot)->context;
+    object_exit(slot);
+    return found;
 }
 
 API(int, mrg_id_set_context, (mrg_id * id, void *context), (id, context))
 {
-    struct id *found = look(id, HERE);
-    if (!found)
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
         return -1;
-    found->context = context;
+    id_of(slot)->context = context;
+    object_exit(slot);
     return 0;
 }
 
 API(mrg_channel *, mrg_id_channel, (mrg_id * id), (id))
 {
-    if (!look(id, HERE))
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
         return NULL;
-    struct slot *channel = object_parent(slot_at(handle_token(id)), TYPE_CHANNEL);
+    struct slot *parent = object_parent(slot, TYPE_CHANNEL);
+    mrg_channel *channel = parent ? slot_handle(parent) : NULL;
+    object_exit(slot);
     if (!channel)
         failed_below(EINVAL); /* it is synchronous */
-    return channel ? slot_handle(channel) : NULL;
+    return channel;
 }
 
 API(struct rdma_cm_id *, mrg_id_raw, (mrg_id * id), (id))
 {
-    const struct id *found = look(id, HERE);
-    return found ? found->raw : NULL;
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
+        return NULL;
+    struct rdma_cm_id *found = id_of(slot)->raw;
+    object_exit(slot);
+    return found;
 }
 
 API(uint16_t, mrg_get_src_port, (mrg_id * id), (id))
@@ -241,11 +246,14 @@ API(struct sockaddr *, mrg_get_peer_addr, (mrg_id * id), (id))
 
 API(const void *, mrg_id_private_data, (mrg_id * id, size_t *length), (id, length))
 {
-    const struct id *found = look(id, HERE);
-    if (!found)
+    struct slot *slot = object_enter(id, TYPE_ID, HERE);
+    if (!slot)
         return NULL;
+    const void *found = NULL;
     if (!length)
-        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL"), NULL;
-    *length = found->private_length;
-    return *length ? found->private_data : NULL;
+        refuse(RULE_BAD_ARGUMENT, HERE, NULL, "length is NULL");
+    else
+        found = (*length = id_of(slot)->private_length) ? id_of(slot)->private_data : NULL;
+    object_exit(slot);
+    return found;
 }

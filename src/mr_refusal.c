@@ -57,7 +57,8 @@ static void explain_memory(char *buf, size_t size, size_t length)
 {
     struct rlimit limit;
     uint64_t held = report_registered_bytes();
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || held + length <= limit.rlim_cur)
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        (length <= limit.rlim_cur && held <= limit.rlim_cur - length))
         snprintf(buf, size,
                  "the kernel or the device is short of memory or of MRs; %" PRIu64
                  " bytes are registered by this process",

@@ -40,7 +40,7 @@ static const struct class qp_class = {
 
 static struct slot *hold_part(struct qp_parts *parts, const void *handle, enum type type, const struct here *here)
 {
-    struct slot *slot = object_enter(handle, type, here);
+    struct slot *slot = type == TYPE_CQ ? cq_enter(handle, here) : object_enter(handle, type, here);
     if (slot)
         parts->held[parts->held_count++] = slot;
     return slot;

@@ -58,7 +58,7 @@ static int make_ring(struct queue *queue, const struct queue_size *size)
     if (records > RECORD_MASK)
         return errno = ENOMEM, -1;
     queue->records = calloc(records, sizeof *queue->records);
-    queue->borrows = calloc(records * (max_sge + ALSO_MAX), sizeof *queue->borrows);
+    queue->borrows = calloc(records * ((size_t)max_sge + ALSO_MAX), sizeof *queue->borrows);
     queue->order = size->in_order ? NULL : calloc(records, sizeof *queue->order);
     queue->sges = calloc((size_t)GROUP * max_sge, sizeof *queue->sges);
     if (!queue->records || !queue->borrows || (!size->in_order && !queue->order) || !queue->sges) {
@@ -220,7 +220,7 @@ enum begin borrow_open(struct queue *queue, token owner)
 enum begin borrow_begin(struct queue *queue, const struct wr *wr, int *ret_piece)
 {
     uint64_t position = queue->head + queue->begun;
-    if (wr->count > (int)queue->max_sge)
+    if ((uint32_t)wr->count > queue->max_sge)
         return BEGIN_TOO_MANY;
     if (position - queue->tail > queue->mask)
         return BEGIN_FULL;

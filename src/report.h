@@ -22,7 +22,8 @@ static inline uint64_t report_pinned(uint64_t length)
 static inline void report_registered(int sign, uint64_t length)
 {
     atomic_fetch_add_explicit(&registered.mrs, sign, memory_order_relaxed);
-    atomic_fetch_add_explicit(&registered.bytes, sign * (int64_t)report_pinned(length), memory_order_relaxed);
+    uint64_t bytes = report_pinned(length);
+    atomic_fetch_add_explicit(&registered.bytes, (int64_t)(sign < 0 ? -bytes : bytes), memory_order_relaxed);
 }
 
 uint64_t report_registered_bytes(void);

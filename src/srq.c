@@ -41,7 +41,7 @@ struct srq_parts {
 static int take_parts(struct srq_parts *parts, mrg_pd *pd, const mrg_srq_init_attr *attr, const struct here *here)
 {
     parts->pd = object_enter(pd, TYPE_PD, here);
-    if (!parts->pd || (attr->cq && !(parts->cq = object_enter(attr->cq, TYPE_CQ, here))) ||
+    if (!parts->pd || (attr->cq && !(parts->cq = cq_enter(attr->cq, here))) ||
         (attr->xrcd && !(parts->xrcd = object_enter(attr->xrcd, TYPE_XRCD, here))))
         return -1;
     const struct ibv_context *device = pd_of(parts->pd)->raw->context;
