@@ -61,7 +61,7 @@ API(mrg_qp *, mrg_ibv_create_qp_ex, (mrg_context * context, mrg_qp_init_attr *at
 API(int, mrg_ibv_destroy_qp, (mrg_qp * qp), (qp))
 {
     struct slot *slot = slot_find(qp, TYPE_QP);
-    if (slot && qp_of(slot)->cm)
+    if (slot && object_parent(slot, TYPE_ID) && slot_find(qp, TYPE_QP))
         return refuse(RULE_WRONG_STATE, HERE, slot, "the QP was made for an id: mrg_destroy_qp");
     return object_destroy(qp, TYPE_QP, HERE);
 }

@@ -147,7 +147,7 @@ API(mrg_srq *, mrg_ibv_create_srq_ex, (mrg_context * context, mrg_srq_init_attr 
 API(int, mrg_ibv_destroy_srq, (mrg_srq * srq), (srq))
 {
     struct slot *slot = slot_find(srq, TYPE_SRQ);
-    if (slot && object_parent(slot, TYPE_ID))
+    if (slot && object_parent(slot, TYPE_ID) && slot_find(srq, TYPE_SRQ))
         return refuse(RULE_WRONG_STATE, HERE, slot, "the SRQ was made for an id: mrg_destroy_srq");
     return object_destroy(srq, TYPE_SRQ, HERE);
 }

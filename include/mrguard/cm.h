@@ -144,7 +144,8 @@ MRG_API int mrg_set_option(mrg_id *id, int level, int name, void *value, size_t 
 /*
  * Moves an id to another channel, or makes it synchronous: channel NULL (rdma_migrate_id). EBUSY (unacked-event): an
  * event of its is not acknowledged, for which librdmacm would wait. No thread may be getting events of the old channel
- * meanwhile. EINVAL (wrong-state): it is adopted, so its events stay raw. EINVAL from below: it is synchronous already.
+ * meanwhile. EINVAL (wrong-state): it is adopted, so its events stay raw; another thread is changing
+ * what the id has. EINVAL from below: it is synchronous already.
  */
 MRG_API int mrg_migrate_id(mrg_id *id, mrg_channel *channel) MRG_MUST_CHECK;
 
@@ -161,7 +162,8 @@ MRG_API int mrg_get_remote_ece(mrg_id *id, struct ibv_ece *ece) MRG_MUST_CHECK;
  * Joins a multicast group (rdma_join_multicast), by its address or by all that rdma_join_multicast_ex takes. The event
  * MULTICAST_JOIN tells when it is done and has the address to send to; context comes back with it. The join is a child
  * of the id, and of its QP, which is attached to the group: leave before either goes. EINVAL: addr NULL
- * (bad-argument); the id has joined it already (wrong-state). Blocks on a synchronous id.
+ * (bad-argument); the id has joined it already, or another thread is changing what the id has (wrong-state). Blocks on a
+ * synchronous id.
  */
 MRG_API int mrg_join_multicast(mrg_id *id, struct sockaddr *addr, void *context) MRG_MUST_CHECK;
 MRG_API int mrg_join_multicast_ex(mrg_id *id, struct rdma_cm_join_mc_attr_ex *mc_join_attr, void *context)
