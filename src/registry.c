@@ -585,7 +585,7 @@ struct slot *object_hold_deferred_child(struct slot *parent, enum type type)
             found = child;
     }
     token t = found ? slot_token(found) : 0;
-    bool held = found && object_hold_kept(found, t); /* its edge keeps it from being buried while we have the lock */
+    bool held = found && object_use_kept(found, t); /* its edge keeps it from being buried while we have the lock */
     pthread_mutex_unlock(&lock);
     return held ? found : NULL;
 }
