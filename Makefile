@@ -19,7 +19,8 @@ FLAGS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Iinclude -g -fPIC -fvisibility=hidd
 LIBS := -lrdmacm -libverbs
 
 CC_plain ?= gcc
-FLAGS_plain := -O2 -D_FORTIFY_SOURCE=2
+# Calls of libc and libibverbs go through the GOT at once: two instructions less for each.
+FLAGS_plain := -O2 -fno-plt -D_FORTIFY_SOURCE=2
 CC_san ?= clang
 FLAGS_san := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 CC_tsan ?= clang
