@@ -101,7 +101,7 @@ BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUIL
 have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress
 	@:
 
-check: packages ## build and run everything: the tests' last line is "N passed, N failed" (4 min; the first time 6)
+check: packages ## build and run everything: the tests' last line is "N passed, N failed" (13 min)
 	@$(MAKE) --no-print-directory -j2 have
 	@BUILD=$(BUILD) tests/check
 
