@@ -37,7 +37,7 @@ Test(arrows, everything_below_a_context)
     expect_nothing_left();
 }
 
-/* rxe has neither: what it refuses leaves nothing behind. The arrows: tests/unit/test_domains.c. */
+/* rxe has neither: what it refuses leaves nothing behind. The arrows: tests/unit/test_qp.c. */
 Test(arrows, domains_that_the_device_does_not_have)
 {
     mrg_context *context = open_rxe();
