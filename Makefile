@@ -33,7 +33,7 @@ EXAMPLES := $(patsubst examples/%.c,%,$(wildcard examples/*.c))
 HEADERS := $(wildcard include/mrguard/*.h)
 STRESS := tests/stress/stress.c tests/stub/stub.c
 # The failure walk. The linker sends mrguard's allocations to it, and nobody else's.
-WALK := $(wildcard tests/walk/*.c) tests/stub/inject.c
+WALK := $(wildcard tests/walk/*.c) tests/rxe/held.c tests/stub/inject.c
 WALK_WRAPS := $(foreach f,malloc calloc realloc mmap mprotect madvise,-Wl,--wrap=$f)
 VARIANTS := plain san tsan
 
@@ -46,7 +46,7 @@ define variant
 $(BUILD)/$1/obj/%.o: %.c
 	@mkdir -p $$(@D)
 	$(SAY) '  CC    $$@'
-	$(Q)$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests -Itests/stub -MMD -MP -c $$< -o $$@
+	$(Q)$(CC_$1) $(FLAGS) $(FLAGS_$1) -Isrc -Itests -Itests/stub -Itests/rxe -MMD -MP -c $$< -o $$@
 
 $(BUILD)/$1/libmrguard.a: $(SOURCES:%.c=$(BUILD)/$1/obj/%.o)
 	@rm -f $$@
