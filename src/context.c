@@ -97,11 +97,6 @@ static struct slot *context_enter(struct ibv_context *raw, enum whose whose, con
     return slot;
 }
 
-struct slot *context_enter_adopted(struct ibv_context *raw, const struct here *here)
-{
-    return context_enter(raw, CALLERS, here);
-}
-
 /* The device's PD, made anew where the one before went with its last child. */
 static token join_device_pd(struct slot *id, uint32_t edge, struct slot *slot, const struct here *here)
 {

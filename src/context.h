@@ -34,7 +34,4 @@ token context_join_device_pd(struct slot *id, uint32_t edge, struct ibv_context 
 /* Likewise of the raw PD that an adopted id has: one PD for all that adopt it. */
 token context_join_adopted_pd(struct slot *id, uint32_t edge, struct ibv_pd *raw, const struct here *here);
 
-/* The context of a raw device that the caller keeps open: held, until object_exit. NULL and errno. */
-struct slot *context_enter_adopted(struct ibv_context *raw, const struct here *here);
-
 #endif

@@ -134,8 +134,7 @@ API(int, mrg_get_request, (mrg_id * listener, mrg_id **ret), (listener, ret))
 /* An MR goes from its id to the PD that it is on. */
 static void move_to_pd(struct slot *mr, struct slot *id)
 {
-    if (!object_parent(mr, TYPE_PD))
-        object_join(mr, MR_EDGE_PD, slot_token(slot_at(id_of(id)->device_pd)));
+    object_join(mr, MR_EDGE_PD, id_of(id)->device_pd); /* or it is on its QP's, and stays there */
     object_leave(mr, MR_EDGE_ID);
 }
 
@@ -198,14 +197,20 @@ static bool part_is_kept(token t, unsigned int spare)
     return t && (atomic_load(&slot_at(t)->cold.users) || is_kept(slot_at(t), spare));
 }
 
-static bool parts_are_kept(const struct id *id)
+/* Whether another QP than the id's receives from its SRQ. */
+static bool srq_is_shared(const struct id *id)
 {
     token qp = id->qp, srq = id->srq;
     struct slot *other = srq ? object_hold_child(slot_at(srq), TYPE_QP, is_another, qp ? slot_at(qp) : NULL) : NULL;
     if (other)
         object_exit(other);
-    return other || part_is_kept(qp, 0) || part_is_kept(id->cqs[0], 1U << TYPE_QP) ||
-           part_is_kept(id->cqs[1], 1U << TYPE_QP) || part_is_kept(srq, 1U << TYPE_QP);
+    return other;
+}
+
+static bool parts_are_kept(const struct id *id)
+{
+    return srq_is_shared(id) || part_is_kept(id->qp, 0) || part_is_kept(id->cqs[0], 1U << TYPE_QP) ||
+           part_is_kept(id->cqs[1], 1U << TYPE_QP) || part_is_kept(id->srq, 1U << TYPE_QP);
 }
 
 static void observe_leaks(struct slot *slot, token t, unsigned int spare, const struct here *here)
@@ -230,16 +235,13 @@ API(int, mrg_destroy_id, (mrg_id * id), (id))
 /* The SRQ goes after the QP: what else is in its way is said while the QP is still there. The id is closed. */
 static int refuse_busy_srq(const struct id *id, const struct here *here)
 {
-    token srq = id->srq, qp = id->qp;
+    token srq = id->srq;
     if (!srq)
         return 0;
     if (object_has_child(slot_at(srq), TYPE_ASYNC_EVENT))
         return refuse(RULE_UNACKED_EVENT, here, slot_at(srq), "an event of the id's SRQ is not acknowledged");
-    struct slot *other = object_hold_child(slot_at(srq), TYPE_QP, is_another, qp ? slot_at(qp) : NULL);
-    if (!other)
-        return 0;
-    object_exit(other);
-    return refuse(RULE_DESTROY_ORDER, here, slot_at(srq), "another QP receives from the id's SRQ");
+    return srq_is_shared(id) ? refuse(RULE_DESTROY_ORDER, here, slot_at(srq), "another QP receives from the id's SRQ")
+                             : 0;
 }
 
 API(int, mrg_destroy_ep, (mrg_id * id), (id))

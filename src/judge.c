@@ -83,7 +83,7 @@ static inline void work_of(struct work *work, uint64_t wr_id, const mrg_sge *sgl
 
 void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
 {
-    bool window = wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV;
+    bool window = changes_window(wr);
     bool datagram = qp->raw->qp_type == IBV_QPT_UD;
     work_of(work, wr->wr_id, wr->sg_list, wr->num_sge);
     work->is_inline = wr->send_flags & IBV_SEND_INLINE;
@@ -94,7 +94,7 @@ void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
     work->special = window || datagram;
     if (__builtin_expect(datagram, 0) && wr->wr.ud.ah)
         use(work, wr->wr.ud.ah, TYPE_AH);
-    else if (__builtin_expect(window, 0))
+    else if (window)
         use_window(work, wr);
 }
 
@@ -164,8 +164,7 @@ bool judge_special(const struct work *work, const struct queues *queues, struct 
 {
     if (work->malformed)
         return whole(v, RULE_BAD_ARGUMENT, work->malformed);
-    bool window = work->send->opcode == IBV_WR_BIND_MW || work->send->opcode == IBV_WR_LOCAL_INV;
-    return window ? judge_window(work, queues, v) : judge_datagram(work, queues, v);
+    return changes_window(work->send) ? judge_window(work, queues, v) : judge_datagram(work, queues, v);
 }
 
 /* Refusals */

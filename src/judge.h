@@ -24,6 +24,12 @@ struct verdict {
     const char *words; /* of a rule that several things break; else NULL */
 };
 
+/* Whether a WR binds a window or invalidates one. */
+static inline bool changes_window(const mrg_send_wr *wr)
+{
+    return __builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0);
+}
+
 /* What a send (a receive) uses. */
 void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr);
 void work_of_recv(struct work *work, const mrg_recv_wr *wr);

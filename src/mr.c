@@ -76,7 +76,7 @@ static int move(struct slot *slot, token pd, const struct here *here)
 {
     if (slot->hot.pd != pd_of(slot_at(pd))->root)
         return refuse(RULE_WRONG_PD, here, slot, "the MR is on another PD, and registered memory cannot change its PD");
-    if (!object_parent(slot, TYPE_PD) && object_join(slot, MR_EDGE_PD, pd))
+    if (object_join(slot, MR_EDGE_PD, pd)) /* or it is there already */
         return refuse_handle((void *)(uintptr_t)pd, TYPE_PD, here);
     object_leave(slot, MR_EDGE_ID);
     return 0;

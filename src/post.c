@@ -241,11 +241,6 @@ static int hand_recvs(struct post *post, const mrg_recv_wr *wr, uint64_t *posted
 
 /* Windows: marked before their WR is posted, and changed, or not, with it. */
 
-static bool changes_window(const mrg_send_wr *wr)
-{
-    return __builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0);
-}
-
 /* What the window is bound to afterwards: to nothing if it is invalidated, or bound to no bytes. */
 static token window_to(const mrg_send_wr *wr)
 {

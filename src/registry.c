@@ -544,19 +544,24 @@ struct slot *object_parent(struct slot *child, enum type parent_type)
     return parent;
 }
 
+/* With the lock: the first child of a type in one of states (a mask), for which match is true (NULL: any). */
+static struct slot *find_child(struct slot *parent, enum type type, unsigned int states,
+                               bool (*match)(const struct slot *, const void *), const void *arg)
+{
+    for (uint32_t name = parent->cold.first_child; name; name = link_named(name)->next) {
+        struct slot *child = link_child(name);
+        if (slot_type(child) == type && (states >> slot_state(child) & 1) && (!match || match(child, arg)))
+            return child;
+    }
+    return NULL;
+}
+
 /* A child that may be held, counted as used; one that is closing may be live again. */
 static struct slot *use_child(struct slot *parent, enum type type, bool (*match)(const struct slot *, const void *),
                               const void *arg, token *t)
 {
-    struct slot *found = NULL;
     pthread_mutex_lock(&lock);
-    for (uint32_t name = parent->cold.first_child; name && !found; name = link_named(name)->next) {
-        struct slot *child = link_child(name);
-        enum state state = slot_state(child);
-        if (slot_type(child) == type && (state == STATE_LIVE || state == STATE_CLOSING) &&
-            (!match || match(child, arg)))
-            found = child;
-    }
+    struct slot *found = find_child(parent, type, 1U << STATE_LIVE | 1U << STATE_CLOSING, match, arg);
     if (found) {
         *t = slot_token(found);
         atomic_fetch_add(&found->cold.users, 1);
@@ -575,29 +580,23 @@ struct slot *object_hold_child(struct slot *parent, enum type type, bool (*match
     return found;
 }
 
+/* Its edge keeps it from being buried, and the lock from being claimed: nothing else ends that state. */
 struct slot *object_hold_deferred_child(struct slot *parent, enum type type)
 {
-    struct slot *found = NULL;
     pthread_mutex_lock(&lock);
-    for (uint32_t name = parent->cold.first_child; name && !found; name = link_named(name)->next) {
-        struct slot *child = link_child(name);
-        if (slot_type(child) == type && slot_state(child) == STATE_DEFERRED)
-            found = child;
-    }
-    token t = found ? slot_token(found) : 0;
-    bool held = found && object_use_kept(found, t); /* its edge keeps it from being buried while we have the lock */
+    struct slot *found = find_child(parent, type, 1U << STATE_DEFERRED, NULL, NULL);
+    if (found)
+        atomic_fetch_add(&found->cold.users, 1);
     pthread_mutex_unlock(&lock);
-    return held ? found : NULL;
+    return found;
 }
 
 bool object_has_child(struct slot *parent, enum type type)
 {
     pthread_mutex_lock(&lock);
-    uint32_t name = parent->cold.first_child;
-    while (name && slot_type(link_child(name)) != type)
-        name = link_named(name)->next;
+    bool found = find_child(parent, type, ~0U, NULL, NULL);
     pthread_mutex_unlock(&lock);
-    return name;
+    return found;
 }
 
 /* Uses: calls and borrows under way */
