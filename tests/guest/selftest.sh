@@ -5,6 +5,22 @@
 # shellcheck disable=SC2016,SC2089,SC2090  # the quotes are what is tested
 # Run inside the guest, as "selftest.sh inside", it is the command that the first boot runs.
 
+# until_true COMMAND...: waits, for half a minute at most, until it succeeds. A server listens when the kernel says so.
+until_true() {
+    for _ in $(seq 300); do
+        "$@" && return
+        sleep 0.1
+    done
+}
+
+listens_cm() {
+    rdma resource show cm_id | grep -q "LISTEN.*$1:7174"
+}
+
+listens_tcp() { # the port in hexadecimal
+    cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$1 [0-9A-F:]* 0A "
+}
+
 inside() {
     printf '%s\0' "$@" >"$RXE_OUTPUT/arguments"
     printf '%s' "$SELFTEST" >"$RXE_OUTPUT/environment"
@@ -17,13 +33,13 @@ inside() {
 
     cd "$RXE_OUTPUT" || exit
     rping -s -a "$RXE_ADDR" -C 3 >rping-server.log 2>&1 &
-    sleep 0.5
+    until_true listens_cm "$RXE_ADDR"
     rping -c -a "$RXE_ADDR" -C 3 -v >rping.log 2>&1
     rping -s -a "$RXE_ADDR2" -C 3 >rping-server2.log 2>&1 &
-    sleep 0.5
+    until_true listens_cm "$RXE_ADDR2"
     rping -c -a "$RXE_ADDR2" -C 3 -v >rping2.log 2>&1
     ibv_rc_pingpong -d rxe0 -g 1 -n 100 >pingpong-server.log 2>&1 &
-    sleep 0.5
+    until_true listens_tcp 4855
     ibv_rc_pingpong -d rxe0 -g 1 -n 100 "$RXE_ADDR" >pingpong.log 2>&1
 
     echo 'this is stderr' >&2
