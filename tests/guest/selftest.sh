@@ -39,7 +39,7 @@ inside() {
     until_true listens_cm "$RXE_ADDR2"
     rping -c -a "$RXE_ADDR2" -C 3 -v >rping2.log 2>&1
     ibv_rc_pingpong -d rxe0 -g 1 -n 100 >pingpong-server.log 2>&1 &
-    until_true listens_tcp 4855
+    until_true listens_tcp 4853
     ibv_rc_pingpong -d rxe0 -g 1 -n 100 "$RXE_ADDR" >pingpong.log 2>&1
 
     echo 'this is stderr' >&2
