@@ -34,7 +34,7 @@ HEADERS := $(wildcard include/mrguard/*.h)
 STRESS := tests/stress/stress.c tests/stub/stub.c
 # The failure walk. The linker sends mrguard's allocations to it, and nobody else's.
 WALK := $(wildcard tests/walk/*.c) tests/rxe/held.c tests/stub/inject.c
-WALK_WRAPS := $(foreach f,malloc calloc realloc mmap mprotect madvise,-Wl,--wrap=$f)
+WALK_WRAPS := $(foreach f,malloc calloc realloc aligned_alloc mmap mprotect madvise,-Wl,--wrap=$f)
 VARIANTS := plain san tsan
 
 .PHONY: all packages have check demo bench-quick bench-rxe unit rxe walk format clean help

@@ -1,7 +1,6 @@
 #include "ah.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "api.h"
 #include "context.h"
@@ -15,15 +14,8 @@ static int ah_release(struct slot *slot)
     return device_answer(raw->context, verbs.destroy_ah(raw));
 }
 
-/* Datagrams in flight use their AH until their completion. */
-static enum rule ah_busy(struct slot *slot, char *why, size_t size)
-{
-    snprintf(why, size, "%u WRs in flight use this AH", atomic_load(&slot->cold.users));
-    return RULE_DESTROY_ORDER;
-}
-
 static const struct class ah_class = {
-    .type = TYPE_AH, .edges = 1, .body_size = sizeof(struct ah), .busy = ah_busy, .release = ah_release};
+    .type = TYPE_AH, .edges = 1, .body_size = sizeof(struct ah), .release = ah_release};
 
 static struct slot *ah_embryo(struct slot *pd, const struct here *here)
 {

@@ -23,23 +23,23 @@ static enum rule cq_busy(struct slot *slot, char *why, size_t size)
 }
 
 /*
- * Pollers look at raw under the lock, so none is inside when the provider gets to destroy it. The channel goes after
+ * Pollers look at raw inside the gate, so none is there when the provider gets to destroy it. The channel goes after
  * its CQ; where it is refused, the next try begins with it. On a removed device libibverbs still counts the CQ on it.
  */
 static int cq_release(struct slot *slot)
 {
     struct cq *cq = cq_of(slot);
-    pthread_mutex_lock(&cq->base.lock);
+    gate_shut(&cq->polls);
     struct ibv_cq *raw = cq->raw;
     cq->raw = NULL;
-    pthread_mutex_unlock(&cq->base.lock);
+    gate_open(&cq->polls);
     int error = raw ? device_answer(raw->context, verbs.destroy_cq(raw)) : 0;
     struct ibv_comp_channel *channel = cq->own_channel;
     if (!error)
         return channel ? device_answer(channel->context, verbs.destroy_comp_channel(channel)) : 0;
-    pthread_mutex_lock(&cq->base.lock);
+    gate_shut(&cq->polls);
     cq->raw = raw;
-    pthread_mutex_unlock(&cq->base.lock);
+    gate_open(&cq->polls);
     return error;
 }
 
@@ -63,7 +63,8 @@ struct cq_parts {
     token channel; /* where its events go; 0: nowhere, or to a channel of its own */
     int cqe;
     int comp_vector;
-    void *context; /* the caller's */
+    void *context;        /* the caller's */
+    bool single_threaded; /* no two threads poll it at once */
 };
 
 /* The raw CQ's context is our handle, so that an event finds its CQ. */
@@ -97,6 +98,9 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
         pthread_mutex_init(&cq->waiting, NULL);
     cq->ready = true;
     atomic_store(&cq->unacked, 0);
+    gate_shut(&cq->polls); /* a thread with an old handle may be about to enter */
+    cq->polls.single = parts->single_threaded;
+    gate_open(&cq->polls);
     if (!cq_make(slot, parts))
         return handle_token(object_publish(slot));
     object_abandon(slot);
@@ -104,10 +108,11 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
     return 0;
 }
 
-token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here)
+token cq_new_for_id(struct slot *id, token device, uint32_t cqe, bool single_threaded, const struct here *here)
 {
     int entries = cqe < 1 ? 1 : cqe > INT_MAX ? INT_MAX : (int)cqe;
-    struct cq_parts parts = {.device = device, .id = slot_token(id), .cqe = entries};
+    struct cq_parts parts = {
+        .device = device, .id = slot_token(id), .cqe = entries, .single_threaded = single_threaded};
     return cq_new(&parts, here);
 }
 
@@ -120,19 +125,50 @@ static token create_cq(struct slot *device, struct slot *channel, const struct c
     return cq_new(parts, here);
 }
 
-API(mrg_cq *, mrg_create_cq, (mrg_context * device, int cqe, void *context, mrg_comp_channel *channel, int comp_vector),
-    (device, cqe, context, channel, comp_vector))
+/* With everything that the caller named held. */
+static mrg_cq *create_held(mrg_context *device, mrg_comp_channel *channel, const struct cq_parts *parts,
+                           const struct here *here)
 {
-    struct slot *on = object_enter(device, TYPE_CONTEXT, HERE);
+    struct slot *on = object_enter(device, TYPE_CONTEXT, here);
     if (!on)
         return NULL;
-    struct slot *to = channel ? object_enter(channel, TYPE_COMP_CHANNEL, HERE) : NULL;
-    struct cq_parts parts = {handle_token(device), 0, handle_token(channel), cqe, comp_vector, context};
-    token cq = channel && !to ? 0 : create_cq(on, to, &parts, HERE);
+    struct slot *to = channel ? object_enter(channel, TYPE_COMP_CHANNEL, here) : NULL;
+    token cq = channel && !to ? 0 : create_cq(on, to, parts, here);
     if (to)
         object_exit(to);
     object_exit(on);
     return (mrg_cq *)(uintptr_t)cq;
+}
+
+API(mrg_cq *, mrg_create_cq, (mrg_context * device, int cqe, void *context, mrg_comp_channel *channel, int comp_vector),
+    (device, cqe, context, channel, comp_vector))
+{
+    struct cq_parts parts = {.device = handle_token(device),
+                             .channel = handle_token(channel),
+                             .cqe = cqe,
+                             .comp_vector = comp_vector,
+                             .context = context};
+    return create_held(device, channel, &parts, HERE);
+}
+
+/* What pollers of an ibv_cq_ex read is not ours, so such a CQ is made like any other, and its promise is kept by us. */
+API(mrg_cq *, mrg_create_cq_ex, (mrg_context * device, mrg_cq_init_attr_ex *attr), (device, attr))
+{
+    const uint32_t mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    if (!attr)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "attr is NULL"), NULL;
+    if ((attr->comp_mask & ~mask) || ((attr->comp_mask & mask) && (attr->flags & ~flags)) || attr->cqe > INT_MAX ||
+        attr->comp_vector > INT_MAX)
+        return refuse(RULE_BAD_ARGUMENT, HERE, NULL, "comp_mask 0x%x, flags 0x%x, %u entries, vector %u",
+                      attr->comp_mask, attr->flags, attr->cqe, attr->comp_vector),
+               NULL;
+    struct cq_parts parts = {.device = handle_token(device),
+                             .channel = handle_token(attr->channel),
+                             .cqe = (int)attr->cqe,
+                             .comp_vector = (int)attr->comp_vector,
+                             .context = attr->cq_context,
+                             .single_threaded = (attr->comp_mask & mask) && attr->flags};
+    return create_held(device, attr->channel, &parts, HERE);
 }
 
 API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
@@ -147,15 +183,15 @@ API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
 #define SAYS_INVALIDATED ((unsigned int)(IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK))
 
 /* Hands out what is ours or foreign; drops what is late. How many are left in wc. */
-static int keep_current(const struct cq *cq, struct ibv_wc *wc, int count, struct finished *finished)
+static inline int keep_current(struct cq *cq, struct ibv_wc *wc, int count, struct finished *finished)
 {
     int kept = 0;
     for (int i = 0; i < count; i++) {
-        if (borrow_end(&wc[i], finished) == COMPLETION_LATE)
+        if (__builtin_expect(borrow_end(&cq->polls, &wc[i], finished) == COMPLETION_LATE, 0))
             continue;
         if (__builtin_expect(wc[i].status == IBV_WC_SUCCESS && (wc[i].wc_flags & SAYS_INVALIDATED), 0))
             mw_invalidated(cq->raw->context, wc[i].invalidated_rkey, finished);
-        if (kept != i)
+        if (__builtin_expect(kept != i, 0))
             wc[kept] = wc[i];
         kept++;
     }
@@ -163,13 +199,13 @@ static int keep_current(const struct cq *cq, struct ibv_wc *wc, int count, struc
 }
 
 /* Fewer than count means, as ever, that the CQ was empty: the places of what was dropped are filled again. */
-static int poll_locked(struct cq *cq, int count, struct ibv_wc *wc, struct finished *finished)
+static inline int poll_inside(struct cq *cq, int count, struct ibv_wc *wc, struct finished *finished)
 {
     int kept = 0, got = 0;
     do {
         int room = count - kept;
         got = verbs.poll_cq(cq->raw, room, wc + kept);
-        if (got < 0)
+        if (__builtin_expect(got < 0, 0))
             return kept ? kept : got;
         kept += keep_current(cq, wc + kept, got, finished);
         if (got < room)
@@ -179,20 +215,22 @@ static int poll_locked(struct cq *cq, int count, struct ibv_wc *wc, struct finis
 }
 
 /*
- * The lock is held until the last record is looked up: completions of a queue end its WRs in order, and so must their
- * pollers. With the lock it is also certain that the CQ is still the one that the handle names.
+ * The gate is left when the last record is looked up: completions of a queue end its WRs in order, and so must their
+ * pollers. Inside it is also certain that the CQ is still the one that the handle names. It is shut for moments only.
  */
 int cq_poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished)
 {
     struct slot *slot;
     while ((slot = slot_find(handle, TYPE_CQ))) {
         struct cq *cq = cq_of(slot);
-        pthread_mutex_lock(&cq->base.lock);
-        bool live = atomic_load(&slot->hot.word) == word_with(handle_token(handle), STATE_LIVE);
-        int got = !live ? 0 : cq->raw ? poll_locked(cq, count, wc, finished) : CQ_GONE;
-        pthread_mutex_unlock(&cq->base.lock);
-        if (live)
+        bool single = gate_single(&cq->polls);
+        gate_enter(&cq->polls, single);
+        bool in = !gate_is_shut(&cq->polls) && word_now(slot) == word_with(handle_token(handle), STATE_LIVE);
+        int got = !in ? 0 : cq->raw ? poll_inside(cq, count, wc, finished) : CQ_GONE;
+        gate_leave(&cq->polls, single);
+        if (__builtin_expect(in, 1))
             return got;
+        sched_yield();
     }
     return CQ_GONE;
 }
@@ -221,7 +259,9 @@ API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
     if (cqe < 1)
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "a CQ of %d entries", cqe), object_exit(slot), -1;
     pthread_mutex_lock(&cq_of(slot)->base.lock);
+    gate_shut(&cq_of(slot)->polls);
     int error = verbs.resize_cq(cq_of(slot)->raw, cqe);
+    gate_open(&cq_of(slot)->polls);
     pthread_mutex_unlock(&cq_of(slot)->base.lock);
     return object_exit_with(slot, error);
 }

@@ -7,7 +7,8 @@
 #include "queue.h"
 
 struct cq {
-    struct body base;        /* its lock: one poller at a time, and raw */
+    struct body base;
+    struct gate polls;       /* one poller at a time; inside it raw is not taken away, and completions are ended */
     bool ready;              /* waiting is initialised: once for ever */
     pthread_mutex_t waiting; /* one waiter at a time sleeps; the next finds what the event was for */
     struct ibv_cq *raw;
@@ -25,7 +26,7 @@ static inline struct cq *cq_of(const struct slot *slot)
 struct slot *cq_enter(const void *handle, const struct here *here);
 
 /* A CQ of an id's own, with a channel to wait on. Its token; 0 and errno. */
-token cq_new_for_id(struct slot *id, token device, uint32_t cqe, const struct here *here);
+token cq_new_for_id(struct slot *id, token device, uint32_t cqe, bool single_threaded, const struct here *here);
 
 /*
  * Takes up to count completions, as mrg_poll_cq; -1 and errno where the provider fails; CQ_GONE for a bad handle. What

@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+
+#include "fence.h"
 
 #define SLOTS ((size_t)1 << INDEX_BITS)
 #define SLOTS_PER_CHUNK ((size_t)8192) /* committed at a time: 1 MiB of address space, touched page by page */
@@ -72,6 +75,7 @@ static int table_reserve(void)
         munmap(table, size);
         return -1;
     }
+    fence_prepare();
     slot_table = table;
     return 0;
 }
@@ -102,9 +106,17 @@ static int table_reach(uint32_t end)
     return 0;
 }
 
+/* Whole cache lines of its own: what one thread writes lies not beside what another does. */
+void *lines_alloc(size_t size)
+{
+    size_t whole = (size + LINE - 1) / LINE * LINE;
+    void *lines = aligned_alloc(LINE, whole);
+    return lines ? memset(lines, 0, whole) : NULL;
+}
+
 static struct body *body_new(size_t size)
 {
-    struct body *body = calloc(1, size);
+    struct body *body = lines_alloc(size);
     if (body)
         pthread_mutex_init(&body->lock, NULL);
     return body;
@@ -150,6 +162,7 @@ struct slot *slot_take(enum type type, size_t body_size, uint32_t edges, const c
     token word = atomic_load_explicit(&slot->hot.word, memory_order_relaxed) + (UINT64_C(1) << INDEX_BITS);
     atomic_store_explicit(&slot->cold.site, site, memory_order_relaxed);
     atomic_store_explicit(&slot->cold.references, references_of(word, 1), memory_order_relaxed);
+    atomic_store_explicit(&slot->hot.filter, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->hot.word, word_with(word, STATE_EMBRYO), memory_order_release);
     return slot;
 }

@@ -101,7 +101,10 @@ struct event_facts {
     const void *data;
 };
 
-/* What a post reads. Written only while the object is not live; atomic, since who looks may come too late. */
+/*
+ * What a post reads. Written only while the object is not live, but for the filter, which a queue's first post writes;
+ * atomic, since who looks may come too late.
+ */
 struct hot {
     _Atomic token word; /* the handle with the state in place of the index; 0: never used */
     union {
@@ -119,12 +122,13 @@ struct hot {
         };
         struct event_facts event;
     };
+    _Atomic uint64_t filter; /* the classes of queues that ever posted it, see cells.h */
 };
 
 /* What life and death read and write. */
 struct cold {
     _Atomic uint64_t references; /* generation in the upper half, count in the lower */
-    _Atomic uint32_t users;      /* MR: borrows; others: calls under way inside it */
+    _Atomic uint32_t users;      /* calls under way inside it */
     uint32_t first_child;        /* link, 0: none. This and the next four are written under the registry's lock */
     _Atomic uint32_t children;   /* how many */
     uint32_t next;               /* free list, or a list of objects to release */
@@ -133,9 +137,11 @@ struct cold {
     struct owner *owner; /* MR: what to call once it is deregistered; NULL: nothing */
 };
 
+#define LINE 64 /* bytes of a cache line */
+
 struct slot {
-    _Alignas(64) struct hot hot;
-    _Alignas(64) struct cold cold;
+    _Alignas(LINE) struct hot hot;
+    _Alignas(LINE) struct cold cold;
 };
 _Static_assert(sizeof(struct slot) == 128, "an MR costs 128 bytes");
 
@@ -225,13 +231,6 @@ static inline enum state slot_state(const struct slot *slot)
     return word_state(atomic_load_explicit(&slot->hot.word, memory_order_acquire));
 }
 
-/* Moves the object named by t from one state to another; false if it was not there any more. */
-static inline bool slot_move(struct slot *slot, token t, enum state from, enum state to)
-{
-    token word = word_with(t, from);
-    return atomic_compare_exchange_strong(&slot->hot.word, &word, word_with(t, to));
-}
-
 struct slot *slot_find_slow(token t, enum type type);
 
 /*
@@ -260,6 +259,9 @@ struct slot *slot_take(enum type type, size_t body_size, uint32_t edges, const c
 
 /* Gives a slot back. Its handles are stale from here on; a slot whose generations ran out is retired. */
 void slot_give(struct slot *slot, enum type type);
+
+/* Zeroed memory for a body, or for what belongs to one, in cache lines of its own; to be freed. NULL, ENOMEM. */
+void *lines_alloc(size_t size);
 
 /* Why a handle is not good, and what to say of it: a rule and a phrase. */
 enum rule handle_fault(const void *handle, enum type type, const char **phrase);

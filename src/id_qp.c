@@ -79,13 +79,14 @@ API(mrg_qp *, mrg_id_qp, (mrg_id * id), (id))
 }
 
 /* CQs of the id's own, for the queues that the caller brings none for. */
-static int make_cq(struct qp_parts *parts, token own_cqs[], struct slot *slot, int which, uint32_t cqe,
+static int make_cq(struct qp_parts *parts, token own_cqs[], struct slot *slot, int which, const mrg_qp_init_attr *attr,
                    const struct here *here)
 {
+    uint32_t cqe = which == SEND_QUEUE ? attr->cap.max_send_wr : attr->cap.max_recv_wr;
     if (parts->cqs[which])
         return 0;
     token device = slot_token(object_parent(slot_at(id_of(slot)->device_pd), TYPE_CONTEXT));
-    parts->cqs[which] = own_cqs[which] = cq_new_for_id(slot, device, cqe, here);
+    parts->cqs[which] = own_cqs[which] = cq_new_for_id(slot, device, cqe, attr->single_threaded, here);
     return own_cqs[which] ? 0 : -1;
 }
 
@@ -99,8 +100,7 @@ static token make_qp(struct qp_parts *parts, token own_cqs[], struct slot *slot,
     parts->srq = id->srq;
     if (qp_parts_take(parts, id->raw->verbs, pd, attr, here))
         return 0;
-    if (make_cq(parts, own_cqs, slot, SEND_QUEUE, attr->cap.max_send_wr, here) ||
-        make_cq(parts, own_cqs, slot, RECV_QUEUE, attr->cap.max_recv_wr, here))
+    if (make_cq(parts, own_cqs, slot, SEND_QUEUE, attr, here) || make_cq(parts, own_cqs, slot, RECV_QUEUE, attr, here))
         return qp_refuse_caps(errno, id->raw->verbs, &attr->cap, here), 0;
     return qp_new(parts, id->raw, attr, here);
 }

@@ -6,44 +6,31 @@
 #include "ah.h"
 #include "mw.h"
 
-#define SEND_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
-
 /* What a WR uses */
 
 static bool opcode_known(enum ibv_wr_opcode opcode)
 {
-    const unsigned int known = 1U << IBV_WR_RDMA_WRITE | 1U << IBV_WR_RDMA_WRITE_WITH_IMM | 1U << IBV_WR_SEND |
-                               1U << IBV_WR_SEND_WITH_IMM | 1U << IBV_WR_RDMA_READ | 1U << IBV_WR_ATOMIC_CMP_AND_SWP |
-                               1U << IBV_WR_ATOMIC_FETCH_AND_ADD | 1U << IBV_WR_LOCAL_INV | 1U << IBV_WR_BIND_MW |
-                               1U << IBV_WR_SEND_WITH_INV;
+    const unsigned int known = PLAIN_OPCODES | 1U << IBV_WR_LOCAL_INV | 1U << IBV_WR_BIND_MW;
     return (unsigned int)opcode < 32 && (known >> opcode & 1);
 }
 
-static uint32_t access_of(const struct qp *qp, enum ibv_wr_opcode opcode)
+static void use(struct also *also, const void *handle, enum type type)
 {
-    if (opcode == IBV_WR_RDMA_READ)
-        return qp->read_sink;
-    return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_ACCESS_LOCAL_WRITE : 0;
-}
-
-static void use(struct work *work, const void *handle, enum type type)
-{
-    int n = work->wr.also_count++;
-    work->wr.also[n].handle = handle_token(handle);
-    work->wr.also[n].type = type;
+    also->at[also->count].handle = handle_token(handle);
+    also->at[also->count++].type = type;
 }
 
 /* The window, what it will be bound to, and, while the WR is in flight, what it was bound to. */
-static void use_window(struct work *work, const mrg_send_wr *wr)
+static void use_window(struct also *also, const mrg_send_wr *wr)
 {
-    use(work, wr->bind_mw.mw, TYPE_MW);
+    use(also, wr->bind_mw.mw, TYPE_MW);
     if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.mr)
-        use(work, wr->bind_mw.bind_info.mr, TYPE_MR);
+        use(also, wr->bind_mw.bind_info.mr, TYPE_MR);
     const struct slot *mw = slot_find(wr->bind_mw.mw, TYPE_MW);
     token before = mw ? mw_bound_to(slot_at(handle_token(wr->bind_mw.mw))) : 0;
     if (before) {
-        use(work, (void *)(uintptr_t)before, TYPE_MR);
-        work->wr.also_optional = 1;
+        use(also, (void *)(uintptr_t)before, TYPE_MR);
+        also->optional = 1;
     }
 }
 
@@ -58,50 +45,27 @@ static const char *fault_of_send(const mrg_send_wr *wr, const struct qp *qp)
         return "an opcode that cannot be posted";
     if (qp->raw->qp_type == IBV_QPT_UD && wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
         return "an opcode that a QP of datagrams does not have";
-    if (wr->send_flags & ~SEND_FLAGS)
+    if (wr->send_flags & ~(PLAIN_FLAGS | (unsigned int)IBV_SEND_INLINE))
         return "flags that a post does not know";
-    if ((wr->send_flags & IBV_SEND_INLINE) && access_of(qp, wr->opcode))
+    if ((wr->send_flags & IBV_SEND_INLINE) && access_of_send(qp, wr->opcode))
         return "IBV_SEND_INLINE where the device writes: only what is sent goes inline";
     return fault_of_list(wr->sg_list, wr->num_sge);
 }
 
-/* Field by field, since what is also used is most often nothing. */
-static inline void work_of(struct work *work, uint64_t wr_id, const mrg_sge *sgl, int count)
+void odd_send(struct odd *odd, const struct qp *qp, const mrg_send_wr *wr, bool type_1)
 {
-    work->wr.wr_id = wr_id;
-    work->wr.sgl = sgl;
-    work->wr.count = count;
-    work->wr.borrows = true;
-    work->wr.also_count = 0;
-    work->wr.also_optional = 0;
-    work->is_inline = false;
-    work->type_1 = false;
-    work->special = false;
-    work->access = IBV_ACCESS_LOCAL_WRITE;
-    work->send = NULL;
+    *odd = (struct odd){.send = wr, .type_1 = type_1, .malformed = fault_of_send(wr, qp)};
+    if (odd->malformed)
+        return;
+    if (changes_window(wr))
+        use_window(&odd->also, wr);
+    else if (qp->raw->qp_type == IBV_QPT_UD && wr->wr.ud.ah)
+        use(&odd->also, wr->wr.ud.ah, TYPE_AH);
 }
 
-void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr)
+void odd_recv(struct odd *odd, const mrg_recv_wr *wr)
 {
-    bool window = changes_window(wr);
-    bool datagram = qp->raw->qp_type == IBV_QPT_UD;
-    work_of(work, wr->wr_id, wr->sg_list, wr->num_sge);
-    work->is_inline = wr->send_flags & IBV_SEND_INLINE;
-    work->wr.borrows = !work->is_inline;
-    work->access = access_of(qp, wr->opcode);
-    work->send = wr;
-    work->malformed = fault_of_send(wr, qp);
-    work->special = window || datagram;
-    if (__builtin_expect(datagram, 0) && wr->wr.ud.ah)
-        use(work, wr->wr.ud.ah, TYPE_AH);
-    else if (window)
-        use_window(work, wr);
-}
-
-void work_of_recv(struct work *work, const mrg_recv_wr *wr)
-{
-    work_of(work, wr->wr_id, wr->sg_list, wr->num_sge);
-    work->malformed = fault_of_list(wr->sg_list, wr->num_sge);
+    *odd = (struct odd){.malformed = fault_of_list(wr->sg_list, wr->num_sge)};
 }
 
 /* Judgement */
@@ -116,10 +80,10 @@ static bool whole(struct verdict *verdict, enum rule rule, const char *words)
 }
 
 /* A range of an MR that a window is to open: as check_sge, and what the window grants must be the MR's to give. */
-static bool judge_bind(const struct work *work, const struct queues *queues, struct verdict *v)
+static bool judge_bind(const struct odd *odd, const struct queues *queues, struct verdict *v)
 {
-    const mrg_mw_bind_info *bind = &work->send->bind_mw.bind_info;
-    const struct mw *mw = mw_of(slot_at(handle_token(work->send->bind_mw.mw)));
+    const mrg_mw_bind_info *bind = &odd->send->bind_mw.bind_info;
+    const struct mw *mw = mw_of(slot_at(handle_token(odd->send->bind_mw.mw)));
     if (mw->pd != queues->pd)
         return whole(v, RULE_WRONG_PD, "the MW is on another PD than the QP");
     if (mw->raw->type == IBV_MW_TYPE_2 && !bind->length)
@@ -136,35 +100,37 @@ static bool judge_bind(const struct work *work, const struct queues *queues, str
         return whole(v, RULE_MISSING_ACCESS, "the MR was registered without IBV_ACCESS_MW_BIND");
     if ((bind->mw_access_flags & ACCESS_PEER_WRITES) && !(mr.access & IBV_ACCESS_LOCAL_WRITE))
         return whole(v, RULE_MISSING_ACCESS, "the window lets a peer write into an MR without IBV_ACCESS_LOCAL_WRITE");
-    if (mw->raw->type == IBV_MW_TYPE_2 && (work->send->bind_mw.rkey ^ mw->rkey) >> 8)
+    if (mw->raw->type == IBV_MW_TYPE_2 && (odd->send->bind_mw.rkey ^ mw->rkey) >> 8)
         return whole(v, RULE_BAD_ARGUMENT, "a window's new rkey is mrg_inc_rkey of its old one");
     return whole(v, RULE_NONE, NULL);
 }
 
-static bool judge_window(const struct work *work, const struct queues *queues, struct verdict *v)
+static bool judge_window(const struct odd *odd, const struct queues *queues, struct verdict *v)
 {
-    bool type_1 = mw_of(slot_at(handle_token(work->send->bind_mw.mw)))->raw->type == IBV_MW_TYPE_1;
-    if (type_1 != work->type_1)
+    bool type_1 = mw_of(slot_at(handle_token(odd->send->bind_mw.mw)))->raw->type == IBV_MW_TYPE_1;
+    if (type_1 != odd->type_1)
         return whole(v, RULE_BAD_ARGUMENT,
                      type_1 ? "a window of type 1 is bound by mrg_bind_mw, and not invalidated"
                             : "a window of type 2 is bound by a WR of mrg_ibv_post_send");
-    return work->send->opcode == IBV_WR_LOCAL_INV || judge_bind(work, queues, v);
+    return odd->send->opcode == IBV_WR_LOCAL_INV || judge_bind(odd, queues, v);
 }
 
-static bool judge_datagram(const struct work *work, const struct queues *queues, struct verdict *v)
+static bool judge_datagram(const struct odd *odd, const struct queues *queues, struct verdict *v)
 {
-    if (!work->send->wr.ud.ah)
+    if (!odd->send->wr.ud.ah)
         return whole(v, RULE_BAD_ARGUMENT, "a datagram is posted without an AH");
-    if (ah_of(slot_at(handle_token(work->send->wr.ud.ah)))->pd != queues->pd)
+    if (ah_of(slot_at(handle_token(odd->send->wr.ud.ah)))->pd != queues->pd)
         return whole(v, RULE_WRONG_PD, "the AH is on another PD than the QP");
     return true;
 }
 
-bool judge_special(const struct work *work, const struct queues *queues, struct verdict *v)
+bool judge_odd(const struct odd *odd, const struct qp *qp, const struct queues *queues, struct verdict *v)
 {
-    if (work->malformed)
-        return whole(v, RULE_BAD_ARGUMENT, work->malformed);
-    return changes_window(work->send) ? judge_window(work, queues, v) : judge_datagram(work, queues, v);
+    if (odd->malformed)
+        return whole(v, RULE_BAD_ARGUMENT, odd->malformed);
+    if (changes_window(odd->send))
+        return judge_window(odd, queues, v);
+    return qp->raw->qp_type != IBV_QPT_UD || judge_datagram(odd, queues, v);
 }
 
 /* Refusals */
@@ -186,7 +152,8 @@ static int refuse_range(const struct here *here, const mrg_sge *piece, const str
                   piece->addr, beyond, beyond == 1 ? "" : "s");
 }
 
-static int refuse_piece(enum rule rule, const struct here *here, const struct work *work, const mrg_sge *piece)
+static int refuse_piece(enum rule rule, const struct here *here, const mrg_send_wr *send, uint32_t access,
+                        const mrg_sge *piece)
 {
     const struct slot *mr = piece->mr ? slot_find(piece->mr, TYPE_MR) : NULL;
     if (rule == RULE_OUT_OF_RANGE && !mr) /* it went meanwhile */
@@ -197,26 +164,28 @@ static int refuse_piece(enum rule rule, const struct here *here, const struct wo
     case RULE_LENGTH_TRUNCATED:
         return refuse(rule, here, mr, "%zu bytes do not fit the 32-bit length of an SGE", piece->length);
     case RULE_WRONG_PD:
-        return refuse(rule, here, mr, "the MR is on another PD than the %s", work->send ? "QP" : "QP or SRQ");
+        return refuse(rule, here, mr, "the MR is on another PD than the %s", send ? "QP" : "QP or SRQ");
     case RULE_OUT_OF_RANGE:
         return refuse_range(here, piece, mr);
     default:
-        if (work->access & IBV_ACCESS_REMOTE_WRITE)
+        if (access & IBV_ACCESS_REMOTE_WRITE)
             return refuse(rule, here, mr, "over iWARP a READ needs an MR registered with IBV_ACCESS_REMOTE_WRITE too");
         return refuse(rule, here, mr, "the device would write into an MR registered without IBV_ACCESS_LOCAL_WRITE");
     }
 }
 
-int refuse_verdict(const struct verdict *verdict, const struct work *work, const struct slot *owner,
+int refuse_verdict(const struct verdict *verdict, const mrg_send_wr *send, const mrg_sge *sgl, const struct slot *owner,
                    const struct here *here)
 {
     if (verdict->words) {
-        bool binds = work->send && work->send->opcode == IBV_WR_BIND_MW;
-        const struct slot *mr = binds ? slot_find(work->send->bind_mw.bind_info.mr, TYPE_MR) : NULL;
+        bool binds = send && send->opcode == IBV_WR_BIND_MW;
+        const struct slot *mr = binds ? slot_find(send->bind_mw.bind_info.mr, TYPE_MR) : NULL;
         return refuse(verdict->rule, here, mr ? mr : owner, "%s", verdict->words);
     }
-    if (verdict->piece >= 0)
-        return refuse_piece(verdict->rule, here, work, &work->wr.sgl[verdict->piece]);
+    if (verdict->piece >= 0) {
+        uint32_t access = send ? access_of_send(qp_of(owner), send->opcode) : (uint32_t)IBV_ACCESS_LOCAL_WRITE;
+        return refuse_piece(verdict->rule, here, send, access, &sgl[verdict->piece]);
+    }
     if (verdict->rule == RULE_INLINE_TOO_LONG)
         return refuse(verdict->rule, here, NULL, "%" PRIu64 " bytes inline, where the QP was granted %" PRIu32,
                       verdict->bytes, qp_of(owner)->max_inline);

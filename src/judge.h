@@ -5,15 +5,22 @@
 #include "mr.h"
 #include "qp.h"
 
-/* One WR as the checks and the queue see it. */
-struct work {
-    struct wr wr;
-    bool is_inline;
-    bool type_1;             /* it binds a window, and came through mrg_bind_mw */
-    bool special;            /* there is more to judge than its pieces */
-    uint32_t access;         /* what the device does to the memory of the pieces */
+/* What a WR may use besides the MR of each piece: an AH; or an MW, with the MRs that it is and was bound to. */
+struct also {
+    int count;
+    int optional; /* so many of the last ones may be deferred, or gone */
+    struct {
+        token handle;
+        enum type type;
+    } at[ALSO_MAX];
+};
+
+/* A WR that is out of the ordinary: inline, of datagrams, of windows, or malformed. */
+struct odd {
     const mrg_send_wr *send; /* NULL: a receive */
     const char *malformed;   /* what is wrong with the WR itself; NULL: nothing. If so it borrows nothing */
+    bool type_1;             /* it binds a window, and came through mrg_bind_mw */
+    struct also also;
 };
 
 /* The rule that a WR breaks. */
@@ -30,47 +37,45 @@ static inline bool changes_window(const mrg_send_wr *wr)
     return __builtin_expect(wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV, 0);
 }
 
-/* What a send (a receive) uses. */
-void work_of_send(struct work *work, const struct qp *qp, const mrg_send_wr *wr);
-void work_of_recv(struct work *work, const mrg_recv_wr *wr);
-
-/* What is not ordinary: what the WR itself has wrong, windows, datagrams. As judge. */
-bool judge_special(const struct work *work, const struct queues *queues, struct verdict *verdict);
-
-static inline enum rule judge_piece(const struct work *work, const mrg_sge *piece, uint32_t pd)
+/* What the device does to the memory of the pieces, as IBV_ACCESS_*. */
+static inline uint32_t access_of_send(const struct qp *qp, enum ibv_wr_opcode opcode)
 {
-    if (!piece->length || work->is_inline)
-        return piece->length > UINT32_MAX ? RULE_LENGTH_TRUNCATED : RULE_NONE;
-    struct sge_facts sge = {(uintptr_t)piece->addr, piece->length, work->access, pd};
-    if (!piece->mr)
-        return check_sge(&sge, NULL);
-    struct mr_facts mr = mr_facts(slot_at(handle_token(piece->mr)));
-    return check_sge(&sge, &mr);
+    const unsigned int atomic = 1U << IBV_WR_ATOMIC_CMP_AND_SWP | 1U << IBV_WR_ATOMIC_FETCH_AND_ADD;
+    if (opcode == IBV_WR_RDMA_READ)
+        return qp->read_sink;
+    return atomic >> opcode & 1 ? IBV_ACCESS_LOCAL_WRITE : 0;
 }
 
-/* Whether the WR breaks no rule; *verdict is written where it does. Everything that it uses is held. */
-static inline bool judge(const struct work *work, const struct queues *queues, const struct slot *owner,
-                         struct verdict *verdict)
+/* What posts that are nothing but pieces and remote addresses may have as flags. */
+#define PLAIN_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
+
+/* Whether the pieces are a list that the queue can take: as many as a WR may have, and a pointer to them. */
+static inline bool pieces_fit(const struct queue *queue, const mrg_sge *sgl, int count)
 {
-    if (__builtin_expect(work->malformed || work->special, 0) && !judge_special(work, queues, verdict))
-        return false;
-    uint64_t bytes = 0;
-    for (int i = 0; i < work->wr.count; i++) {
-        enum rule rule = judge_piece(work, &work->wr.sgl[i], queues->pd);
-        if (__builtin_expect(rule != RULE_NONE, 0)) {
-            *verdict = (struct verdict){.rule = rule, .piece = i};
-            return false;
-        }
-        bytes += work->wr.sgl[i].length;
-    }
-    enum rule rule = check_message(bytes, work->is_inline, work->is_inline ? qp_of(owner)->max_inline : 0);
-    if (__builtin_expect(rule != RULE_NONE, 0))
-        *verdict = (struct verdict){.rule = rule, .piece = -1, .bytes = bytes};
-    return rule == RULE_NONE;
+    return __builtin_expect((uint32_t)count <= queue->max_sge && (sgl || !count), 1);
 }
 
-/* Always -1. The queue is let go: handles are looked at anew, for words only. */
-int refuse_verdict(const struct verdict *verdict, const struct work *work, const struct slot *owner,
+/* Whether a WR is ordinary, so that its pieces are all there is to judge. */
+static inline bool is_plain(const struct qp *qp, const struct queue *queue, const mrg_send_wr *wr)
+{
+    return __builtin_expect((unsigned int)wr->opcode < 32 && (qp->plain_opcodes >> wr->opcode & 1) &&
+                                !(wr->send_flags & ~PLAIN_FLAGS),
+                            1) &&
+           pieces_fit(queue, wr->sg_list, wr->num_sge);
+}
+
+/* What an odd send (a receive whose pieces do not fit) uses, and what is wrong with it. */
+void odd_send(struct odd *odd, const struct qp *qp, const mrg_send_wr *wr, bool type_1);
+void odd_recv(struct odd *odd, const mrg_recv_wr *wr);
+
+/* Whether an odd WR breaks no rule by what is not its pieces; else *verdict says which. What it uses is held. */
+bool judge_odd(const struct odd *odd, const struct qp *qp, const struct queues *queues, struct verdict *verdict);
+
+/*
+ * Always -1. The queue is let go: handles are looked at anew, for words only. send: the WR's, NULL for a receive; sgl: its
+ * pieces.
+ */
+int refuse_verdict(const struct verdict *verdict, const mrg_send_wr *send, const mrg_sge *sgl, const struct slot *owner,
                    const struct here *here);
 
 #endif

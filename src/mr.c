@@ -31,7 +31,7 @@ static int refuse_release(mrg_mr *mr, const struct here *here)
 
 static bool in_use(struct slot *slot)
 {
-    return atomic_load(&slot->cold.users) || object_has_child(slot, TYPE_BORROW);
+    return object_in_flight(slot) || atomic_load(&slot->cold.users) || object_has_child(slot, TYPE_BORROW);
 }
 
 /* Raw verbs let an MR go that is in use. */
@@ -47,8 +47,7 @@ API(int, mrg_dereg_mr, (mrg_mr * mr), (mr))
     struct slot *slot = slot_find(mr, TYPE_MR);
     if (!slot)
         return refuse_release(mr, HERE);
-    if (__builtin_expect(atomic_load(&slot->cold.users) || atomic_load(&slot->cold.children), 0) &&
-        options()->policy == POLICY_OBSERVE && in_use(slot))
+    if (__builtin_expect(options()->policy == POLICY_OBSERVE, 0) && in_use(slot))
         return dereg_observed(slot, handle_token(mr), HERE);
     return object_end(slot, handle_token(mr), HERE);
 }

@@ -47,14 +47,8 @@ static int mw_release(struct slot *slot)
     return error;
 }
 
-static enum rule mw_busy(struct slot *slot, char *why, size_t size)
-{
-    snprintf(why, size, "%u WRs in flight bind or invalidate this MW", atomic_load(&slot->cold.users));
-    return RULE_DESTROY_ORDER;
-}
-
 static const struct class mw_class = {
-    .type = TYPE_MW, .edges = MW_EDGES, .body_size = sizeof(struct mw), .busy = mw_busy, .release = mw_release};
+    .type = TYPE_MW, .edges = MW_EDGES, .body_size = sizeof(struct mw), .release = mw_release};
 
 static mrg_mw *mw_new(struct slot *pd, enum ibv_mw_type type, const struct here *here)
 {

@@ -2,80 +2,54 @@
 
 #include <errno.h>
 
-#include "ah.h"
 #include "api.h"
 #include "judge.h"
-#include "mr.h"
-#include "mw.h"
 #include "options.h"
+#include "raw.h"
 #include "srq.h"
 #include "verbs.h"
 
-/* A post under way; the queue is locked from open to close. */
+/* Why a chain is refused, or what was posted all the same under the policy observe. */
+struct reason {
+    enum begin begun;       /* BEGIN_RULE: by the verdict */
+    struct verdict verdict; /* RULE_NONE: nothing to say */
+    const void *stale;      /* BEGIN_STALE: a handle, and what it should be one of */
+    enum type type;
+    const mrg_send_wr *send; /* of which WR; NULL: a receive */
+    const mrg_sge *sgl;      /* its pieces */
+    int count;
+};
+
+/* A post under way, inside its queue's gate from post_open to borrow_close. */
 struct post {
     struct slot *slot; /* a QP, or an SRQ */
     token owner;       /* its */
     struct queues *queues;
     struct queue *queue;
     const struct here *here;
-    struct verdict verdict; /* of the first WR in which a rule is broken */
-    struct work work;       /* that WR */
-    enum begin begun;
-    int piece;
+    bool single;
+    struct reason refused;  /* of the first WR in which a rule is broken */
+    struct reason observed; /* likewise */
 };
 
-static bool post_open(struct post *post, token owner, int which, const struct here *here)
+static inline bool post_open(struct post *post, token owner, int which, const struct here *here)
 {
-    struct slot *slot = slot_at(owner);
-    post->slot = slot;
+    post->slot = slot_at(owner);
     post->owner = owner;
-    post->queues = queues_of(slot);
+    post->queues = queues_of(post->slot);
     post->queue = &post->queues->at[which];
     post->here = here;
-    post->verdict.rule = RULE_NONE;
-    post->begun = borrow_open(post->queue, owner);
-    return post->begun == BEGIN_OK;
+    post->single = gate_single(&post->queue->posts);
+    post->observed.verdict.rule = RULE_NONE;
+    post->refused.begun = borrow_open(post->queue, owner, post->single);
+    return __builtin_expect(post->refused.begun == BEGIN_OK, 1);
 }
 
-/* Under the policy observe such a WR is posted all the same, and reported; but a bind has an MR: providers look at it. */
-static bool observable(enum rule rule, const struct work *work)
-{
-    if (work->send && work->send->opcode == IBV_WR_BIND_MW && !work->send->bind_mw.bind_info.mr)
-        return false;
-    return rule == RULE_UNREGISTERED_POST || rule == RULE_OUT_OF_RANGE || rule == RULE_LENGTH_TRUNCATED ||
-           rule == RULE_WRONG_PD || rule == RULE_MISSING_ACCESS || rule == RULE_INLINE_TOO_LONG;
-}
+/* Refusals, from outside the gate */
 
-/* One more WR: whether it may be posted. */
-static bool post_begin(struct post *post, const struct work *work)
-{
-    struct verdict verdict;
-    post->begun = work->malformed ? BEGIN_OK : borrow_begin(post->queue, &work->wr, &post->piece);
-    if (__builtin_expect(post->begun == BEGIN_OK && judge(work, post->queues, post->slot, &verdict), 1))
-        return true;
-    bool observed = post->begun == BEGIN_OK && options()->policy == POLICY_OBSERVE && observable(verdict.rule, work);
-    if (post->verdict.rule == RULE_NONE || !observed) {
-        if (post->begun == BEGIN_OK)
-            post->verdict = verdict;
-        post->work = *work;
-    }
-    return observed;
-}
-
-/* Refusals, with the queue let go. */
-
-static int refuse_stale(const struct post *post)
-{
-    const struct wr *wr = &post->work.wr;
-    if (post->piece < wr->count)
-        return refuse_handle(wr->sgl[post->piece].mr, TYPE_MR, post->here);
-    int also = post->piece - wr->count;
-    return refuse_handle((void *)(uintptr_t)wr->also[also].handle, wr->also[also].type, post->here);
-}
-
-/* A queue that is closed though its owner lives never was open: the QP receives from an SRQ. */
 static int refuse_closed(const struct post *post)
 {
+    /* A queue that is closed though its owner lives never was open: the QP receives from an SRQ. */
     bool shared = slot_type(post->slot) == TYPE_QP && object_hold(post->slot, post->owner);
     if (shared) {
         shared = post->queue == &post->queues->at[RECV_QUEUE] && qp_of(post->slot)->shared_recv;
@@ -87,157 +61,149 @@ static int refuse_closed(const struct post *post)
                   type_name(slot_type(post->slot)));
 }
 
-static int refuse_post(const struct post *post)
+static __attribute__((noinline)) int refuse_post(const struct post *post)
 {
-    switch (post->begun) {
+    const struct reason *reason = &post->refused;
+    switch (reason->begun) {
     case BEGIN_CLOSED:
         return refuse_closed(post);
     case BEGIN_FULL:
         return failed_below(ENOMEM);
     case BEGIN_STALE:
-        return refuse_stale(post);
+        return refuse_handle(reason->stale, reason->type, post->here);
     case BEGIN_TOO_MANY:
-        return refuse(RULE_BAD_ARGUMENT, post->here, NULL, "%d pieces, where the queue was granted %u",
-                      post->work.wr.count, post->queue->max_sge);
+        return refuse(RULE_BAD_ARGUMENT, post->here, NULL, "%d pieces, where the queue was granted %u", reason->count,
+                      post->queue->max_sge);
     default:
-        return refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
+        return refuse_verdict(&reason->verdict, reason->send, reason->sgl, post->slot, post->here);
     }
 }
 
-static int refuse_unlocked(struct post *post)
+static __attribute__((noinline)) int withdraw_and_refuse(struct post *post)
 {
-    borrow_close(post->queue, 0);
+    borrow_close(post->queue, 0, post->single);
     return refuse_post(post);
 }
 
-/* The chain is with the device, or as much of it as the device took. */
-static int post_close(const struct post *post, int error, bool early)
+/* The device refused a WR, or there is something to report. */
+static __attribute__((noinline)) int posted_with(const struct post *post, int error, bool early)
 {
-    if (__builtin_expect(!error && post->verdict.rule == RULE_NONE, 1))
-        return 0;
-    if (post->verdict.rule != RULE_NONE) {
+    const struct reason *observed = &post->observed;
+    if (observed->verdict.rule != RULE_NONE) {
         finding_observed();
-        refuse_verdict(&post->verdict, &post->work, post->slot, post->here);
+        refuse_verdict(&observed->verdict, observed->send, observed->sgl, post->slot, post->here);
     }
     if (error == EINVAL && early)
         return refuse(RULE_WRONG_STATE, post->here, post->slot, "the QP is not connected yet, so it takes no such WR");
     return error ? failed_below(error) : 0;
 }
 
-/* To the device, in groups. The queue is locked: its sges are ours for the moment. */
+/* Judging, and what the device gets of the pieces */
 
-static int fill(struct ibv_sge *sges, const mrg_sge *sgl, int count, bool is_inline)
+/* Under the policy observe such a WR is posted all the same, and reported; but a bind has an MR: providers look at it. */
+static bool observable(enum rule rule, const mrg_send_wr *send)
 {
-    int filled = 0;
-    for (int i = 0; i < count; i++) {
-        const mrg_sge *piece = &sgl[i];
-        if (!piece->length)
-            continue;
-        sges[filled++] = (struct ibv_sge){
-            .addr = (uintptr_t)piece->addr,
-            .length = (uint32_t)piece->length,
-            .lkey = is_inline || !piece->mr
-                        ? 0
-                        : atomic_load_explicit(&slot_at(handle_token(piece->mr))->hot.lkey, memory_order_relaxed),
-        };
+    if (send && send->opcode == IBV_WR_BIND_MW && !send->bind_mw.bind_info.mr)
+        return false;
+    return rule == RULE_UNREGISTERED_POST || rule == RULE_OUT_OF_RANGE || rule == RULE_LENGTH_TRUNCATED ||
+           rule == RULE_WRONG_PD || rule == RULE_MISSING_ACCESS || rule == RULE_INLINE_TOO_LONG;
+}
+
+/* A rule is broken: whether the WR goes on all the same. */
+static __attribute__((noinline)) bool broken(struct post *post, const mrg_send_wr *send, const mrg_sge *sgl,
+                                             const struct verdict *verdict)
+{
+    struct reason reason = {.begun = BEGIN_RULE, .verdict = *verdict, .send = send, .sgl = sgl};
+    if (options()->policy != POLICY_OBSERVE || !observable(verdict->rule, send)) {
+        post->refused = reason;
+        return false;
     }
+    if (post->observed.verdict.rule == RULE_NONE)
+        post->observed = reason;
+    return true;
+}
+
+static __attribute__((noinline)) bool stale(struct post *post, const void *handle, enum type type)
+{
+    post->refused = (struct reason){.begun = BEGIN_STALE, .stale = handle, .type = type};
+    return false;
+}
+
+/* What the pieces of a WR are judged by. */
+struct pieces {
+    const mrg_send_wr *send;
+    const mrg_sge *sgl;
+    int count;
+    uint32_t access;     /* what the device does to them */
+    bool is_inline;      /* so that they need no MR */
+    uint32_t max_inline; /* bytes */
+};
+
+/* Its MR stays, or there is none: judged. */
+static inline enum rule judge_piece(const mrg_sge *piece, const struct pieces *pieces, uint32_t pd)
+{
+    if (__builtin_expect(pieces->is_inline, 0))
+        return piece->length > UINT32_MAX ? RULE_LENGTH_TRUNCATED : RULE_NONE;
+    struct sge_facts sge = {(uintptr_t)piece->addr, piece->length, pieces->access, pd};
+    if (__builtin_expect(!piece->mr, 0))
+        return check_sge(&sge, NULL);
+    struct mr_facts mr = mr_facts(slot_at(handle_token(piece->mr)));
+    return check_sge(&sge, &mr);
+}
+
+static inline bool piece_stays(const mrg_sge *piece, const struct pieces *pieces)
+{
+    token t = handle_token(piece->mr);
+    return pieces->is_inline || !t || __builtin_expect(word_now(slot_at(t)) == word_with(t, STATE_LIVE), 1) ||
+           object_stays(slot_at(t), t, false);
+}
+
+static inline uint32_t lkey_of(const mrg_sge *piece, const struct pieces *pieces)
+{
+    if (__builtin_expect(pieces->is_inline || !piece->mr, 0))
+        return 0;
+    return atomic_load_explicit(&slot_at(handle_token(piece->mr))->hot.lkey, memory_order_relaxed);
+}
+
+/* Judges the pieces of a WR and writes those that are not empty to sges: how many; -1: the WR is refused. */
+static inline int ready_pieces(struct post *post, const struct pieces *pieces, struct ibv_sge *sges)
+{
+    uint64_t bytes = 0;
+    int filled = 0;
+    for (int i = 0; i < pieces->count; i++) {
+        const mrg_sge *piece = &pieces->sgl[i];
+        if (__builtin_expect(!piece->length, 0))
+            continue;
+        if (__builtin_expect(!piece_stays(piece, pieces), 0))
+            return stale(post, piece->mr, TYPE_MR), -1;
+        enum rule rule = judge_piece(piece, pieces, post->queues->pd);
+        if (__builtin_expect(rule != RULE_NONE, 0) &&
+            !broken(post, pieces->send, pieces->sgl, &(struct verdict){.rule = rule, .piece = i}))
+            return -1;
+        sges[filled].addr = (uintptr_t)piece->addr;
+        sges[filled].length = (uint32_t)piece->length;
+        sges[filled++].lkey = lkey_of(piece, pieces);
+        bytes += piece->length;
+    }
+    enum rule rule = check_message(bytes, pieces->is_inline, pieces->max_inline);
+    if (__builtin_expect(rule != RULE_NONE, 0) &&
+        !broken(post, pieces->send, pieces->sgl, &(struct verdict){.rule = rule, .piece = -1, .bytes = bytes}))
+        return -1;
     return filled;
 }
 
-static void fill_bind(struct ibv_mw_bind_info *raw, const mrg_mw_bind_info *bind)
+/*
+ * A chain goes to the device in groups. All of it is judged before its first group goes, what is behind that one without
+ * being made ready: that is done when its group's turn comes. This is the place of the n-th WR's pieces.
+ */
+static inline struct ibv_sge *sges_at(const struct queue *queue, uint64_t n, bool judged_only)
 {
-    *raw = (struct ibv_mw_bind_info){
-        .mr = bind->mr ? slot_at(handle_token(bind->mr))->hot.raw : NULL,
-        .addr = bind->addr,
-        .length = bind->length,
-        .mw_access_flags = bind->mw_access_flags,
-    };
-}
-
-/* What only some opcodes and QPs have. */
-static void fill_special(struct ibv_send_wr *raw, const mrg_send_wr *wr, const struct qp *qp)
-{
-    if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-        raw->wr.atomic.remote_addr = wr->wr.atomic.remote_addr;
-        raw->wr.atomic.compare_add = wr->wr.atomic.compare_add;
-        raw->wr.atomic.swap = wr->wr.atomic.swap;
-        raw->wr.atomic.rkey = wr->wr.atomic.rkey;
-    } else if (qp->raw->qp_type == IBV_QPT_UD) {
-        raw->wr.ud.ah = ah_of(slot_at(handle_token(wr->wr.ud.ah)))->raw;
-        raw->wr.ud.remote_qpn = wr->wr.ud.remote_qpn;
-        raw->wr.ud.remote_qkey = wr->wr.ud.remote_qkey;
-    } else {
-        raw->wr.rdma.remote_addr = wr->wr.rdma.remote_addr;
-        raw->wr.rdma.rkey = wr->wr.rdma.rkey;
-    }
-    raw->qp_type.xrc.remote_srqn = wr->qp_type.xrc.remote_srqn;
-    if (wr->opcode == IBV_WR_BIND_MW) {
-        raw->bind_mw.mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->raw;
-        raw->bind_mw.rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->handed = wr->bind_mw.rkey;
-        fill_bind(&raw->bind_mw.bind_info, &wr->bind_mw.bind_info);
-    }
-    raw->imm_data = wr->imm_data;
-    if (wr->opcode == IBV_WR_LOCAL_INV)
-        raw->invalidate_rkey = mw_of(slot_at(handle_token(wr->bind_mw.mw)))->handed;
-}
-
-static void fill_send(struct ibv_send_wr *raw, struct ibv_sge *sges, const mrg_send_wr *wr, const struct qp *qp)
-{
-    raw->next = NULL;
-    raw->sg_list = sges;
-    raw->num_sge = fill(sges, wr->sg_list, wr->num_sge, wr->send_flags & IBV_SEND_INLINE);
-    raw->opcode = wr->opcode;
-    raw->send_flags = wr->send_flags;
-    fill_special(raw, wr, qp);
+    return &queue->sges[(judged_only ? GROUP : n % GROUP) * queue->max_sge];
 }
 
 /* A device takes a chain up to the first WR that it refuses, which it names: how many it took of n. */
 #define TAKEN(error, raw, bad, n) \
     (!(error) ? (n) : (bad) >= (raw) && (bad) < (raw) + (n) ? (uint64_t)((bad) - (raw)) : 0)
-
-static int hand_sends(struct post *post, const mrg_send_wr *wr, uint64_t *posted)
-{
-    const struct qp *qp = qp_of(post->slot);
-    struct ibv_send_wr raw[GROUP];
-    int error = 0;
-    while (wr && !error) {
-        uint64_t n = 0;
-        for (; wr && n < GROUP; wr = wr->next, n++) {
-            fill_send(&raw[n], &post->queue->sges[n * post->queue->max_sge], wr, qp);
-            raw[n].wr_id = borrow_wr_id(post->queue, *posted + n);
-            if (n)
-                raw[n - 1].next = &raw[n];
-        }
-        struct ibv_send_wr *bad = NULL;
-        error = verbs.post_send(qp->raw, raw, &bad);
-        *posted += TAKEN(error, raw, bad, n);
-    }
-    return error;
-}
-
-static int hand_recvs(struct post *post, const mrg_recv_wr *wr, uint64_t *posted)
-{
-    bool shared = slot_type(post->slot) == TYPE_SRQ;
-    struct ibv_recv_wr raw[GROUP];
-    int error = 0;
-    while (wr && !error) {
-        uint64_t n = 0;
-        for (; wr && n < GROUP; wr = wr->next, n++) {
-            struct ibv_sge *sges = &post->queue->sges[n * post->queue->max_sge];
-            raw[n].wr_id = borrow_wr_id(post->queue, *posted + n);
-            raw[n].next = NULL;
-            raw[n].sg_list = sges;
-            raw[n].num_sge = fill(sges, wr->sg_list, wr->num_sge, false);
-            if (n)
-                raw[n - 1].next = &raw[n];
-        }
-        struct ibv_recv_wr *bad = NULL;
-        error = shared ? verbs.post_srq_recv(srq_of(post->slot)->raw, raw, &bad)
-                       : verbs.post_recv(qp_of(post->slot)->raw, raw, &bad);
-        *posted += TAKEN(error, raw, bad, n);
-    }
-    return error;
-}
 
 /* Windows: marked before their WR is posted, and changed, or not, with it. */
 
@@ -248,17 +214,17 @@ static token window_to(const mrg_send_wr *wr)
     return opens ? handle_token(wr->bind_mw.bind_info.mr) : 0;
 }
 
-static bool windows_begin(struct post *post, const mrg_send_wr *wr)
+static bool window_begin(struct post *post, const mrg_send_wr *wr)
 {
-    if (!changes_window(wr) || mw_change_begin(slot_at(handle_token(wr->bind_mw.mw)), post->queue, window_to(wr)))
+    if (mw_change_begin(slot_at(handle_token(wr->bind_mw.mw)), post->queue, window_to(wr)))
         return true;
-    post->verdict = (struct verdict){RULE_WRONG_STATE, -1, 0, "another WR that binds this MW is being posted"};
-    post->work.send = wr;
-    return false;
+    return broken(post, wr, NULL,
+                  &(struct verdict){RULE_WRONG_STATE, -1, 0, "another WR that binds this MW is being posted"});
 }
 
 /* From first up to end, the first posted of them were. */
-static void windows_end(struct post *post, const mrg_send_wr *first, const mrg_send_wr *end, uint64_t posted)
+static __attribute__((noinline)) void windows_end(struct post *post, const mrg_send_wr *first, const mrg_send_wr *end,
+                                                  uint64_t posted)
 {
     struct finished *finished = &post->queue->finished;
     for (const mrg_send_wr *wr = first; wr != end; wr = wr->next) {
@@ -272,6 +238,119 @@ static void windows_end(struct post *post, const mrg_send_wr *first, const mrg_s
         else
             mw_change_undone(mw, window_to(wr), finished);
     }
+}
+
+/* Sends that are out of the ordinary */
+
+static bool too_many(struct post *post, int count)
+{
+    post->refused = (struct reason){.begun = BEGIN_TOO_MANY, .count = count};
+    return false;
+}
+
+static __attribute__((noinline)) bool begin_failed(struct post *post, enum begin begun, token t)
+{
+    post->refused = (struct reason){.begun = begun, .stale = (void *)(uintptr_t)t, .type = TYPE_MR};
+    return false;
+}
+
+static __attribute__((noinline)) bool begin_odd(struct post *post, const struct odd *odd, uint64_t wr_id,
+                                                const mrg_sge *sgl, int count)
+{
+    token t = 0;
+    if (odd->malformed)
+        return broken(post, odd->send, sgl, &(struct verdict){RULE_BAD_ARGUMENT, -1, 0, odd->malformed});
+    if ((uint32_t)count > post->queue->max_sge)
+        return too_many(post, count);
+    bool is_inline = odd->send && (odd->send->send_flags & IBV_SEND_INLINE);
+    enum begin begun = borrow_begin(post->queue, wr_id, sgl, is_inline ? 0 : count, &t);
+    if (begun != BEGIN_OK)
+        return begin_failed(post, begun, t);
+    for (int i = 0; i < odd->also.count; i++)
+        if (!borrow_also(post->queue, odd->also.at[i].handle, odd->also.at[i].type))
+            return stale(post, (void *)(uintptr_t)odd->also.at[i].handle, odd->also.at[i].type);
+    return true;
+}
+
+/* first: it was not made ready before, so a window that it changes is marked. */
+static __attribute__((noinline)) int ready_odd(struct post *post, const mrg_send_wr *wr, bool type_1, uint64_t n,
+                                               bool first, struct ibv_sge *sges)
+{
+    const struct qp *qp = qp_of(post->slot);
+    struct odd odd;
+    struct verdict verdict;
+    token gone;
+    odd_send(&odd, qp, wr, type_1);
+    if (!borrow_stays(post->queue, post->queue->began + n, odd.also.optional, &gone))
+        return stale(post, (void *)(uintptr_t)gone, token_type(gone)), -1;
+    if (!judge_odd(&odd, qp, post->queues, &verdict) && !broken(post, wr, wr->sg_list, &verdict))
+        return -1;
+    struct pieces pieces = {
+        wr, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), wr->send_flags & IBV_SEND_INLINE, qp->max_inline};
+    int filled = ready_pieces(post, &pieces, sges);
+    return first && filled >= 0 && changes_window(wr) && !window_begin(post, wr) ? -1 : filled;
+}
+
+/* Sends */
+
+static inline bool begin_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr)
+{
+    token t;
+    if (__builtin_expect(!is_plain(qp, post->queue, wr), 0)) {
+        struct odd odd;
+        odd_send(&odd, qp, wr, false);
+        return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
+    }
+    enum begin begun = borrow_begin(post->queue, wr->wr_id, wr->sg_list, wr->num_sge, &t);
+    return __builtin_expect(begun == BEGIN_OK, 1) || begin_failed(post, begun, t);
+}
+
+/* The n-th WR of the chain is judged and, where raw is not NULL, made ready for the device. */
+static inline bool ready_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr, uint64_t n,
+                              struct ibv_send_wr *raw)
+{
+    struct queue *queue = post->queue;
+    struct ibv_sge *sges = sges_at(queue, n, !raw);
+    bool plain = is_plain(qp, queue, wr);
+    struct pieces pieces = {wr, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), false, 0};
+    int filled = __builtin_expect(plain, 1) ? ready_pieces(post, &pieces, sges)
+                                            : ready_odd(post, wr, false, n, !raw || n < GROUP, sges);
+    if (__builtin_expect(filled < 0, 0))
+        return false;
+    if (__builtin_expect(!raw, 0))
+        return true;
+    raw->wr_id = borrow_wr_id(queue, queue->began + n);
+    raw->sg_list = sges;
+    raw->num_sge = filled;
+    raw_send(raw, wr);
+    if (__builtin_expect(!plain, 0))
+        raw_odd(raw, wr, qp);
+    return true;
+}
+
+static inline int hand_sends(const struct qp *qp, struct ibv_send_wr *raw, uint64_t n, uint64_t *posted)
+{
+    for (uint64_t i = 1; i < n; i++)
+        raw[i - 1].next = &raw[i];
+    struct ibv_send_wr *bad = NULL;
+    int error = verbs.post_send(qp->raw, raw, &bad);
+    *posted += TAKEN(error, raw, bad, n);
+    return error;
+}
+
+/* What is behind the first group: judged already, so it cannot be refused by us any more. */
+static __attribute__((noinline)) int hand_more_sends(struct post *post, const mrg_send_wr *wr, struct ibv_send_wr *raw,
+                                                     uint64_t *posted)
+{
+    const struct qp *qp = qp_of(post->slot);
+    int error = 0;
+    while (wr && !error) {
+        uint64_t n = 0;
+        for (; wr && n < GROUP; wr = wr->next, n++)
+            ready_send(post, qp, wr, *posted + n, &raw[n]);
+        error = hand_sends(qp, raw, n, posted);
+    }
+    return error;
 }
 
 /* Chains */
@@ -290,57 +369,140 @@ static const mrg_recv_wr *nth_recv(const mrg_recv_wr *wr, uint64_t n)
     return wr;
 }
 
+static __attribute__((noinline)) int refuse_sends(struct post *post, const mrg_send_wr *first, const mrg_send_wr *end)
+{
+    windows_end(post, first, end, 0);
+    return withdraw_and_refuse(post);
+}
+
 int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, const struct here *here)
 {
     struct post post;
-    struct work work;
-    const mrg_send_wr *wr = first;
+    struct ibv_send_wr raw[GROUP];
     *bad = first;
     if (!post_open(&post, owner, SEND_QUEUE, here))
         return refuse_post(&post);
     const struct qp *qp = qp_of(post.slot);
-    do {
-        work_of_send(&work, qp, wr);
-        if (!post_begin(&post, &work) || !windows_begin(&post, wr)) {
-            windows_end(&post, first, wr, 0);
-            return refuse_unlocked(&post);
-        }
-    } while ((wr = wr->next));
+    const mrg_send_wr *wr = first;
+    while (begin_send(&post, qp, wr) && (wr = wr->next)) {
+    }
+    borrow_publish(post.queue);
+    bool windows = false;
+    uint64_t n = 0;
+    const mrg_send_wr *end = wr; /* NULL, or the WR that could not be begun */
+    for (wr = first; wr != end; wr = wr->next, n++) {
+        if (!ready_send(&post, qp, wr, n, n < GROUP ? &raw[n] : NULL))
+            return refuse_sends(&post, first, wr);
+        windows |= changes_window(wr);
+    }
+    if (__builtin_expect(end != NULL, 0))
+        return refuse_sends(&post, first, end);
     uint64_t posted = 0;
-    int error = hand_sends(&post, first, &posted);
-    bool early = qp->raw->state < IBV_QPS_RTS;
+    int error = hand_sends(qp, raw, n < GROUP ? n : GROUP, &posted);
+    if (__builtin_expect(n > GROUP, 0) && !error)
+        error = hand_more_sends(&post, nth_send(first, GROUP), raw, &posted);
+    bool early = error && qp->raw->state < IBV_QPS_RTS;
+    if (__builtin_expect(windows, 0))
+        windows_end(&post, first, NULL, posted);
+    borrow_close(post.queue, posted, post.single);
+    if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
+        return 0;
     *bad = nth_send(first, posted);
-    windows_end(&post, first, NULL, posted);
-    borrow_close(post.queue, posted);
-    return post_close(&post, error, early);
+    return posted_with(&post, error, early);
+}
+
+/* Receives */
+
+static inline bool begin_recv(struct post *post, const mrg_recv_wr *wr)
+{
+    token t;
+    if (!pieces_fit(post->queue, wr->sg_list, wr->num_sge)) {
+        struct odd odd;
+        odd_recv(&odd, wr);
+        return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
+    }
+    enum begin begun = borrow_begin(post->queue, wr->wr_id, wr->sg_list, wr->num_sge, &t);
+    return __builtin_expect(begun == BEGIN_OK, 1) || begin_failed(post, begun, t);
+}
+
+static inline bool ready_recv(struct post *post, const mrg_recv_wr *wr, uint64_t n, struct ibv_recv_wr *raw)
+{
+    struct queue *queue = post->queue;
+    struct ibv_sge *sges = sges_at(queue, n, !raw);
+    struct pieces pieces = {NULL, wr->sg_list, wr->num_sge, IBV_ACCESS_LOCAL_WRITE, false, 0};
+    int filled = ready_pieces(post, &pieces, sges);
+    if (__builtin_expect(filled < 0, 0))
+        return false;
+    if (__builtin_expect(!raw, 0))
+        return true;
+    raw->wr_id = borrow_wr_id(queue, queue->began + n);
+    raw->next = NULL;
+    raw->sg_list = sges;
+    raw->num_sge = filled;
+    return true;
+}
+
+static inline int hand_recvs(const struct post *post, struct ibv_recv_wr *raw, uint64_t n, uint64_t *posted)
+{
+    for (uint64_t i = 1; i < n; i++)
+        raw[i - 1].next = &raw[i];
+    struct ibv_recv_wr *bad = NULL;
+    int error = slot_type(post->slot) == TYPE_SRQ ? verbs.post_srq_recv(srq_of(post->slot)->raw, raw, &bad)
+                                                  : verbs.post_recv(qp_of(post->slot)->raw, raw, &bad);
+    *posted += TAKEN(error, raw, bad, n);
+    return error;
+}
+
+static __attribute__((noinline)) int hand_more_recvs(struct post *post, const mrg_recv_wr *wr, struct ibv_recv_wr *raw,
+                                                     uint64_t *posted)
+{
+    int error = 0;
+    while (wr && !error) {
+        uint64_t n = 0;
+        for (; wr && n < GROUP; wr = wr->next, n++)
+            ready_recv(post, wr, *posted + n, &raw[n]);
+        error = hand_recvs(post, raw, n, posted);
+    }
+    return error;
 }
 
 int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, const struct here *here)
 {
     struct post post;
-    struct work work;
-    const mrg_recv_wr *wr = first;
+    struct ibv_recv_wr raw[GROUP];
     *bad = first;
     if (!post_open(&post, owner, RECV_QUEUE, here))
         return refuse_post(&post);
-    do {
-        work_of_recv(&work, wr);
-        if (!post_begin(&post, &work))
-            return refuse_unlocked(&post);
-    } while ((wr = wr->next));
+    const mrg_recv_wr *wr = first;
+    while (begin_recv(&post, wr) && (wr = wr->next)) {
+    }
+    borrow_publish(post.queue);
+    uint64_t n = 0;
+    const mrg_recv_wr *end = wr; /* NULL, or the WR that could not be begun */
+    for (wr = first; wr != end; wr = wr->next, n++)
+        if (!ready_recv(&post, wr, n, n < GROUP ? &raw[n] : NULL))
+            return withdraw_and_refuse(&post);
+    if (__builtin_expect(end != NULL, 0))
+        return withdraw_and_refuse(&post);
     uint64_t posted = 0;
-    int error = hand_recvs(&post, first, &posted);
-    bool early = slot_type(post.slot) == TYPE_QP && qp_of(post.slot)->raw->state < IBV_QPS_INIT;
+    int error = hand_recvs(&post, raw, n < GROUP ? n : GROUP, &posted);
+    if (__builtin_expect(n > GROUP, 0) && !error)
+        error = hand_more_recvs(&post, nth_recv(first, GROUP), raw, &posted);
+    bool early = error && slot_type(post.slot) == TYPE_QP && qp_of(post.slot)->raw->state < IBV_QPS_INIT;
+    borrow_close(post.queue, posted, post.single);
+    if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
+        return 0;
     *bad = nth_recv(first, posted);
-    borrow_close(post.queue, posted);
-    return post_close(&post, error, early);
+    return posted_with(&post, error, early);
 }
+
+/* Windows of type 1 */
 
 /*
  * A window is closed without an MR, whose key librxe looks at all the same: it gets the one that the window is bound to,
  * which cannot go meanwhile. False: there is none, so there is nothing to close.
  */
-static bool fill_close(struct ibv_mw_bind_info *raw, struct slot *mw)
+static bool raw_close(struct ibv_mw_bind_info *raw, struct slot *mw)
 {
     token bound = mw_bound_to(mw);
     if (!bound)
@@ -350,33 +512,39 @@ static bool fill_close(struct ibv_mw_bind_info *raw, struct slot *mw)
     return true;
 }
 
+static bool ready_bind(struct post *post, const mrg_send_wr *wr)
+{
+    struct odd odd;
+    odd_send(&odd, qp_of(post->slot), wr, true);
+    bool begun = begin_odd(post, &odd, wr->wr_id, NULL, 0);
+    borrow_publish(post->queue);
+    return begun && ready_odd(post, wr, true, 0, true, sges_at(post->queue, 0, true)) >= 0;
+}
+
 /* libibverbs posts the bind of a window of type 1 itself, and answers with the window's new key. */
 int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
 {
     struct post post;
-    struct work work;
     if (!post_open(&post, owner, SEND_QUEUE, here))
         return refuse_post(&post);
+    if (!ready_bind(&post, wr))
+        return withdraw_and_refuse(&post);
     const struct qp *qp = qp_of(post.slot);
-    work_of_send(&work, qp, wr);
-    work.type_1 = true;
-    if (!post_begin(&post, &work) || !windows_begin(&post, wr))
-        return refuse_unlocked(&post);
-    struct mw *mw = mw_of(slot_at(handle_token(wr->bind_mw.mw)));
-    struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, 0), .send_flags = wr->send_flags};
-    fill_bind(&raw.bind_info, &wr->bind_mw.bind_info);
-    if (!raw.bind_info.mr && !fill_close(&raw.bind_info, slot_at(handle_token(wr->bind_mw.mw)))) {
-        post.verdict =
-            (struct verdict){RULE_WRONG_STATE, -1, 0, "the MW is bound to nothing, so there is nothing to close"};
-        post.work.send = wr;
-        windows_end(&post, wr, NULL, 0);
-        return refuse_unlocked(&post);
+    struct slot *slot = slot_at(handle_token(wr->bind_mw.mw));
+    struct mw *mw = mw_of(slot);
+    struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, post.queue->began), .send_flags = wr->send_flags};
+    raw_bind_info(&raw.bind_info, &wr->bind_mw.bind_info);
+    if (!raw.bind_info.mr && !raw_close(&raw.bind_info, slot)) {
+        broken(&post, wr, NULL,
+               &(struct verdict){RULE_WRONG_STATE, -1, 0, "the MW is bound to nothing, so there is nothing to close"});
+        return refuse_sends(&post, wr, NULL);
     }
     int error = verbs.bind_mw(qp->raw, mw->raw, &raw);
     mrg_send_wr done = *wr;
     done.next = NULL;
     done.bind_mw.rkey = mw->raw->rkey;
     windows_end(&post, &done, NULL, !error);
-    borrow_close(post.queue, !error);
-    return post_close(&post, error, qp->raw->state < IBV_QPS_RTS);
+    bool early = error && qp->raw->state < IBV_QPS_RTS;
+    borrow_close(post.queue, !error, post.single);
+    return posted_with(&post, error, early);
 }

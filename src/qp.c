@@ -85,15 +85,25 @@ void qp_parts_leave(struct qp_parts *parts)
 
 /* Making */
 
-static int open_queues(struct slot *slot, const struct ibv_qp_cap *cap)
+/* NULL: a queue without CQ, on which nothing ever completes. */
+static struct gate *gate_of(const struct qp_parts *parts, int which)
 {
+    return parts->cqs[which] ? &cq_of(slot_at(parts->cqs[which]))->polls : NULL;
+}
+
+static int open_queues(struct slot *slot, const struct qp_parts *parts, const mrg_qp_init_attr *attr)
+{
+    const struct ibv_qp_cap *cap = &attr->cap;
     const struct qp *qp = qp_of(slot);
     struct queue *queues = qp_of(slot)->base.at;
-    struct queue_size send = {cap->max_send_wr, cap->max_send_sge, true};
-    struct queue_size recv = {cap->max_recv_wr, cap->max_recv_sge, true};
-    if (queue_open(&queues[SEND_QUEUE], slot, SEND_QUEUE, qp->raw->qp_num, &send))
+    uint32_t number = qp->raw->qp_num;
+    struct queue_size send = {cap->max_send_wr,     cap->max_send_sge, number, gate_of(parts, SEND_QUEUE), true,
+                              attr->single_threaded};
+    struct queue_size recv = {cap->max_recv_wr,     cap->max_recv_sge, number, gate_of(parts, RECV_QUEUE), true,
+                              attr->single_threaded};
+    if (queue_open(&queues[SEND_QUEUE], slot, SEND_QUEUE, &send))
         return -1;
-    if (qp->shared_recv || !queue_open(&queues[RECV_QUEUE], slot, RECV_QUEUE, qp->raw->qp_num, &recv))
+    if (qp->shared_recv || !queue_open(&queues[RECV_QUEUE], slot, RECV_QUEUE, &recv))
         return 0;
     queue_shut(&queues[SEND_QUEUE]);
     queue_end_all(&queues[SEND_QUEUE]);
@@ -132,6 +142,8 @@ static int make_raw(struct slot *slot, const struct qp_parts *parts, struct ibv_
         qp->raw = qp->cm->qp;
     bool iwarp = device->device && device->device->transport_type == IBV_TRANSPORT_IWARP;
     qp->read_sink = (uint32_t)IBV_ACCESS_LOCAL_WRITE | (iwarp ? (uint32_t)IBV_ACCESS_REMOTE_WRITE : 0);
+    bool connected = qp->raw->qp_type == IBV_QPT_RC || qp->raw->qp_type == IBV_QPT_UC;
+    qp->plain_opcodes = connected ? PLAIN_OPCODES : 0;
     qp->max_inline = raw.cap.max_inline_data;
     qp->context = attr->qp_context;
     qp->shared_recv = parts->srq;
@@ -146,7 +158,7 @@ static int qp_make(struct slot *slot, const struct qp_parts *parts, struct ibv_c
     struct ibv_qp_cap asked = attr->cap;
     if (make_raw(slot, parts, device, attr))
         return -1;
-    if (!open_queues(slot, &attr->cap))
+    if (!open_queues(slot, parts, attr))
         return 0;
     int error = errno;
     verbs.destroy_qp(qp->raw);
@@ -192,7 +204,6 @@ token qp_new(const struct qp_parts *parts, struct rdma_cm_id *cm, mrg_qp_init_at
     struct slot *slot = object_new(&qp_class, here->site, parents, 6);
     if (!slot)
         return object_refuse_new(&qp_class, here), 0;
-    queues_prepare(&qp_of(slot)->base);
     qp_of(slot)->cm = cm;
     struct ibv_context *device = device_of(parts, cm);
     if (!qp_make(slot, parts, device, attr))

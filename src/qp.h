@@ -6,14 +6,21 @@
 
 #include "queue.h"
 
+/* The opcodes whose WRs are nothing but pieces and remote addresses, on a QP that is connected. */
+#define PLAIN_OPCODES                                                                                              \
+    (1U << IBV_WR_RDMA_WRITE | 1U << IBV_WR_RDMA_WRITE_WITH_IMM | 1U << IBV_WR_SEND | 1U << IBV_WR_SEND_WITH_IMM | \
+     1U << IBV_WR_RDMA_READ | 1U << IBV_WR_ATOMIC_CMP_AND_SWP | 1U << IBV_WR_ATOMIC_FETCH_AND_ADD |                \
+     1U << IBV_WR_SEND_WITH_INV)
+
 struct qp {
     struct queues base;
     struct ibv_qp *raw;
-    struct rdma_cm_id *cm; /* the id's whose QP it is; its qp field is cleared with the QP. NULL: nobody's */
-    void *context;         /* the caller's; the raw QP has our token */
-    uint32_t max_inline;   /* bytes, as granted */
-    bool shared_recv;      /* receives come from an SRQ */
-    uint32_t read_sink;    /* IBV_ACCESS_* that a READ needs of the local MR: iWARP's READ is a WRITE of the peer's */
+    struct rdma_cm_id *cm;  /* the id's whose QP it is; its qp field is cleared with the QP. NULL: nobody's */
+    void *context;          /* the caller's; the raw QP has our token */
+    uint32_t max_inline;    /* bytes, as granted */
+    bool shared_recv;       /* receives come from an SRQ */
+    uint32_t plain_opcodes; /* a mask: PLAIN_OPCODES, where the QP is connected */
+    uint32_t read_sink;     /* IBV_ACCESS_* that a READ needs of the local MR: iWARP's READ is a WRITE of the peer's */
 };
 
 static inline struct qp *qp_of(const struct slot *slot)

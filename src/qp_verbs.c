@@ -69,6 +69,7 @@ API(int, mrg_ibv_destroy_qp, (mrg_qp * qp), (qp))
 /* A reset drops what is in flight. Posts are kept out meanwhile, so none is dropped that the device took afterwards. */
 static int reset(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct finished *finished)
 {
+    pthread_mutex_lock(&qp->base.base.lock); /* another thread may be resetting it as well */
     for (int i = 0; i < QUEUES; i++)
         queue_shut(&qp->base.at[i]);
     int error = verbs.modify_qp(qp->raw, attr, mask);
@@ -76,6 +77,7 @@ static int reset(struct qp *qp, struct ibv_qp_attr *attr, int mask, struct finis
         queue_drop_all(&qp->base.at[i], finished);
     for (int i = 0; i < QUEUES; i++)
         queue_reopen(&qp->base.at[i]);
+    pthread_mutex_unlock(&qp->base.base.lock);
     return error;
 }
 

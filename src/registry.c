@@ -85,6 +85,11 @@ static bool kept_by_children(const struct slot *slot)
     return class_of(slot)->body_size && slot->hot.body->kept_by_children;
 }
 
+static bool borrowed(const struct slot *slot, token t)
+{
+    return cells_look(slot, t, 1, NULL);
+}
+
 /*
  * An object that nothing holds any more is claimed for release: freeing from here on. Marked first and looked at
  * afterwards, as in object_close.
@@ -95,9 +100,10 @@ static bool claim_orphan(struct slot *slot)
     enum state held = kept_by_children(slot) ? STATE_LIVE : STATE_DEFERRED;
     if (!slot_move(slot, t, held, STATE_CLOSING))
         return false;
-    atomic_thread_fence(memory_order_seq_cst);
-    bool unused = !atomic_load(&slot->cold.children) && !references_count(slot) && !atomic_load(&slot->cold.users);
-    atomic_store(&slot->hot.word, word_with(t, unused ? STATE_FREEING : held));
+    full_fence();
+    bool unused = !atomic_load(&slot->cold.children) && !references_count(slot) && !atomic_load(&slot->cold.users) &&
+                  !borrowed(slot, t);
+    slot_settle(slot, t, unused ? STATE_FREEING : held);
     return unused;
 }
 
@@ -375,26 +381,45 @@ static void describe_blame(const struct blame *blame, enum type parent, char *wh
 
 static enum rule blame_users(const struct slot *slot, uint32_t users, char *why, size_t size)
 {
-    if (slot_type(slot) == TYPE_MR) {
-        if (users == 1)
-            snprintf(why, size, "a piece of a WR in flight uses this MR");
-        else
-            snprintf(why, size, "%" PRIu32 " pieces of WRs in flight use this MR", users);
-        return RULE_DEREG_IN_FLIGHT;
-    }
-    snprintf(why, size, "another thread is inside a call on this %s", type_name(slot_type(slot)));
+    const char *name = type_name(slot_type(slot));
+    if (users == 1)
+        snprintf(why, size, "another thread is inside a call on this %s", name);
+    else
+        snprintf(why, size, "%" PRIu32 " threads are inside calls on this %s", users, name);
     return RULE_DESTROY_ORDER;
+}
+
+/* Work in flight: how much of it, and on which queue. */
+static enum rule blame_borrows(const struct slot *slot, token t, char *why, size_t size)
+{
+    token owner = 0;
+    uint32_t count = cells_look(slot, t, UINT32_MAX, &owner);
+    if (!count)
+        return RULE_NONE;
+    char queue[96], site[200];
+    struct object_facts facts = object_facts(slot_at(owner));
+    object_print(queue, sizeof queue, &facts);
+    site_print(site, sizeof site, facts.site);
+    bool is_mr = slot_type(slot) == TYPE_MR;
+    const char *name = type_name(slot_type(slot));
+    int n = count == 1 ? snprintf(why, size, "a %sWR in flight uses this %s", is_mr ? "piece of a " : "", name)
+                       : snprintf(why, size, "%" PRIu32 " %s in flight use this %s", count,
+                                  is_mr ? "pieces of WRs" : "WRs", name);
+    if (n > 0 && (size_t)n < size)
+        snprintf(why + n, size - (size_t)n, ", %s on the %s made at %s", count == 1 ? "posted" : "among them", queue,
+                 site);
+    return is_mr ? RULE_DEREG_IN_FLIGHT : RULE_DESTROY_ORDER;
 }
 
 /* Only the one reference of whoever closes, no child, no user. */
 static bool nothing_in_the_way(struct slot *slot, token t)
 {
     return atomic_load(&slot->cold.references) == references_of(t, 1) && !atomic_load(&slot->cold.children) &&
-           !atomic_load(&slot->cold.users);
+           !atomic_load(&slot->cold.users) && !borrowed(slot, t);
 }
 
 /* The object is closing: why it cannot be closed, RULE_NONE where it can. */
-static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, size_t size)
+static enum rule look_closely(struct slot *slot, token t, unsigned int spare, char *why, size_t size)
 {
     const struct class *class = class_of(slot);
     uint32_t references = references_count(slot);
@@ -408,8 +433,11 @@ static enum rule look_closely(struct slot *slot, unsigned int spare, char *why, 
         describe_blame(&blame, class->type, why, size);
         return blame.rule;
     }
+    enum rule rule = blame_borrows(slot, t, why, size);
+    if (rule != RULE_NONE)
+        return rule;
     uint32_t users = atomic_load(&slot->cold.users);
-    enum rule rule = users && class->busy ? class->busy(slot, why, size) : RULE_NONE;
+    rule = users && class->busy ? class->busy(slot, why, size) : RULE_NONE;
     return rule == RULE_NONE && users ? blame_users(slot, users, why, size) : rule;
 }
 
@@ -418,8 +446,8 @@ static __attribute__((noinline)) int close_slowly(struct slot *slot, token t, un
                                                   const struct here *here)
 {
     char why[400];
-    enum rule rule = look_closely(slot, spare, why, sizeof why);
-    atomic_store(&slot->hot.word, word_with(t, rule == RULE_NONE ? STATE_FREEING : STATE_LIVE));
+    enum rule rule = look_closely(slot, t, spare, why, sizeof why);
+    slot_settle(slot, t, rule == RULE_NONE ? STATE_FREEING : STATE_LIVE);
     if (rule == RULE_STALE_HANDLE)
         return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
     return rule == RULE_NONE ? 0 : refuse(rule, here, slot, "%s", why);
@@ -436,10 +464,10 @@ static inline int close_live(struct slot *slot, token t, unsigned int spare, con
     while (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING)) /* another close may be looking, and find that it may not */
         if (await_verdict(slot, t) != word_with(t, STATE_LIVE))
             return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
-    atomic_thread_fence(memory_order_seq_cst);
+    full_fence();
     if (__builtin_expect(!nothing_in_the_way(slot, t), 0))
         return close_slowly(slot, t, spare, here);
-    atomic_store_explicit(&slot->hot.word, word_with(t, STATE_FREEING), memory_order_release);
+    slot_settle(slot, t, STATE_FREEING);
     return 0;
 }
 
@@ -472,6 +500,12 @@ static bool last_reference_gone(struct slot *slot, token t)
     if (!kept_by_children(slot))
         while (!slot_move(slot, t, STATE_LIVE, STATE_DEFERRED) && slot_state(slot) == STATE_CLOSING)
             sched_yield();
+    if (take_lock_and_claim(slot))
+        return true;
+    /* A completion that saw the object live has cleared its cell, but may not have let us see it: see cells.h. */
+    if (!borrowed(slot, t))
+        return false;
+    heavy_fence();
     return take_lock_and_claim(slot);
 }
 
@@ -608,13 +642,6 @@ bool object_use(struct slot *slot, token t)
            await_verdict(slot, t) == word_with(t, STATE_LIVE);
 }
 
-bool object_use_kept(struct slot *slot, token t)
-{
-    atomic_fetch_add(&slot->cold.users, 1);
-    token word = await_verdict(slot, t);
-    return word == word_with(t, STATE_LIVE) || word == word_with(t, STATE_DEFERRED);
-}
-
 bool object_hold(struct slot *slot, token t)
 {
     if (object_use(slot, t))
@@ -630,6 +657,25 @@ bool object_unuse(struct slot *slot)
     while (slot_state(slot) == STATE_CLOSING)
         sched_yield();
     return (slot_state(slot) == STATE_DEFERRED || kept_by_children(slot)) && take_lock_and_claim(slot);
+}
+
+bool object_stays(struct slot *slot, token t, bool deferred_too)
+{
+    token word = await_verdict(slot, t);
+    return word == word_with(t, STATE_LIVE) || (deferred_too && word == word_with(t, STATE_DEFERRED));
+}
+
+bool object_end_borrow(struct slot *slot, token t)
+{
+    if (await_verdict(slot, t) != word_with(t, STATE_DEFERRED))
+        return false;
+    full_fence();
+    return take_lock_and_claim(slot);
+}
+
+bool object_in_flight(const struct slot *slot)
+{
+    return borrowed(slot, slot_token(slot));
 }
 
 struct slot *object_enter(const void *handle, enum type type, const struct here *here)

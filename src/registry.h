@@ -13,8 +13,8 @@
 
 #include <stddef.h>
 
+#include "cells.h"
 #include "finding.h"
-#include "handle.h"
 
 /* What a type of object is to the registry. Each type's file defines its class. */
 struct class
@@ -102,15 +102,23 @@ bool object_has_child(struct slot *parent, enum type type);
 struct slot *object_parent(struct slot *child, enum type parent_type);
 
 /*
- * Uses: a call inside an object, or a borrow of an MR. While it has a user an object is not destroyed but by
+ * Uses: a call inside an object. While it has a user an object is not destroyed but by
  * its provider's will. object_hold: false if the object named by t is not live (any more). object_unuse: true
  * for the one caller that ended a deferred object's last use, and must object_release_late it.
  */
 bool object_hold(struct slot *slot, token t);
 bool object_unuse(struct slot *slot);
-/* For callers that hold a lock: likewise, but the use is to be ended even if it is false. _kept: it may be deferred. */
+/* For callers that hold a lock: likewise, but the use is to be ended even if it is false. */
 bool object_use(struct slot *slot, token t);
-bool object_use_kept(struct slot *slot, token t);
+
+/*
+ * Borrows: a cell names the object named by t. Whether it stays, being live (or deferred): waits for the verdict of who
+ * looks whether it may go. And where a borrow has ended of one that is not live: true for the one caller that must
+ * object_release_late it. object_in_flight: whether a cell names it now.
+ */
+bool object_stays(struct slot *slot, token t, bool deferred_too);
+bool object_end_borrow(struct slot *slot, token t);
+bool object_in_flight(const struct slot *slot);
 
 /* For calls that may block: look-up and hold; refused with a finding, NULL, if the handle is not good. */
 struct slot *object_enter(const void *handle, enum type type, const struct here *here);

@@ -75,8 +75,8 @@ static int make_raw(struct slot *slot, const struct srq_parts *parts, mrg_srq_in
     srq->raw = verbs.create_srq_ex(raw.pd->context, &raw);
     if (!srq->raw)
         return -1;
-    struct queue_size size = {raw.attr.max_wr, raw.attr.max_sge, false};
-    if (queue_open(&srq->base.at[RECV_QUEUE], slot, RECV_QUEUE, 0, &size)) {
+    struct queue_size size = {.depth = raw.attr.max_wr, .max_sge = raw.attr.max_sge};
+    if (queue_open(&srq->base.at[RECV_QUEUE], slot, RECV_QUEUE, &size)) {
         verbs.destroy_srq(srq->raw);
         return errno = ENOMEM, -1;
     }
@@ -93,7 +93,6 @@ static token srq_make(token id, const struct srq_parts *parts, struct rdma_cm_id
     if (!slot)
         return object_refuse_new(&srq_class, here), 0;
     struct srq *srq = srq_of(slot);
-    queues_prepare(&srq->base);
     srq->base.pd = pd_of(parts->pd)->root;
     srq->cm = cm;
     srq->context = attr->srq_context;

@@ -190,6 +190,7 @@ MRG_API int mrg_destroy_comp_channel_at(const char *site, mrg_comp_channel *chan
 MRG_API int mrg_comp_channel_fd_at(const char *site, mrg_comp_channel *channel);
 MRG_API mrg_cq *mrg_create_cq_at(const char *site, mrg_context *device, int cqe, void *context,
                                  mrg_comp_channel *channel, int comp_vector) MRG_MUST_CHECK;
+MRG_API mrg_cq *mrg_create_cq_ex_at(const char *site, mrg_context *device, mrg_cq_init_attr_ex *attr) MRG_MUST_CHECK;
 MRG_API int mrg_destroy_cq_at(const char *site, mrg_cq *cq);
 MRG_API int mrg_resize_cq_at(const char *site, mrg_cq *cq, int cqe) MRG_MUST_CHECK;
 MRG_API struct ibv_cq *mrg_cq_raw_at(const char *site, mrg_cq *cq);
@@ -376,6 +377,7 @@ MRG_API int mrg_remote_unpack_at(const char *site, mrg_remote *ret, const void *
 #define mrg_destroy_comp_channel(...) mrg_destroy_comp_channel_at(MRG_SITE, __VA_ARGS__)
 #define mrg_comp_channel_fd(...) mrg_comp_channel_fd_at(MRG_SITE, __VA_ARGS__)
 #define mrg_create_cq(...) mrg_create_cq_at(MRG_SITE, __VA_ARGS__)
+#define mrg_create_cq_ex(...) mrg_create_cq_ex_at(MRG_SITE, __VA_ARGS__)
 #define mrg_destroy_cq(...) mrg_destroy_cq_at(MRG_SITE, __VA_ARGS__)
 #define mrg_resize_cq(...) mrg_resize_cq_at(MRG_SITE, __VA_ARGS__)
 #define mrg_cq_raw(...) mrg_cq_raw_at(MRG_SITE, __VA_ARGS__)

@@ -8,6 +8,7 @@
 #define MRGUARD_TYPES_H
 
 #include <rdma/rdma_cma.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -59,7 +60,23 @@ typedef struct mrg_qp_init_attr {
     int sq_sig_all;           /* every WR of the send queue is signaled */
     mrg_pd *pd;               /* the _ex forms only; NULL: the id's */
     mrg_xrcd *xrcd;           /* XRC only */
+
+    /*
+     * A promise that saves locks: no two threads are at once in posts to the QP's send queue, nor to its receive queue;
+     * nor in polls of, or waits on, CQs that are made for it. Any thread may still do anything else, destroy it too.
+     */
+    bool single_threaded;
 } mrg_qp_init_attr;
+
+/* What of struct ibv_cq_init_attr_ex a tracked CQ can have, with handles. */
+typedef struct mrg_cq_init_attr_ex {
+    uint32_t cqe;              /* entries, at least 1 */
+    void *cq_context;          /* the caller's */
+    mrg_comp_channel *channel; /* where its events go; NULL: nowhere */
+    uint32_t comp_vector;
+    uint32_t comp_mask; /* 0, or IBV_CQ_INIT_ATTR_MASK_FLAGS where flags is set */
+    uint32_t flags;     /* 0, or IBV_CREATE_CQ_ATTR_SINGLE_THREADED: a promise that no two threads poll it at once */
+} mrg_cq_init_attr_ex;
 
 /* struct ibv_srq_init_attr, and what of _ex concerns ownership, with handles. */
 typedef struct mrg_srq_init_attr {

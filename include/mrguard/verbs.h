@@ -190,6 +190,15 @@ MRG_API mrg_cq *mrg_create_cq(mrg_context *device, int cqe, void *context, mrg_c
     MRG_MUST_CHECK MRG_GIVES;
 
 /*
+ * Likewise, with what a CQ of ours can have of ibv_create_cq_ex's attributes: with IBV_CREATE_CQ_ATTR_SINGLE_THREADED the
+ * caller promises that no two threads are in mrg_poll_cq on it at once, which then takes no lock. Anything else, its
+ * destruction too, may come from any thread. It is polled with mrg_poll_cq, and has no struct ibv_cq_ex. May block.
+ * NULL with errno EINVAL (bad-argument: attr is NULL, no entries, or comp_mask or flags have other bits), else as
+ * mrg_create_cq.
+ */
+MRG_API mrg_cq *mrg_create_cq_ex(mrg_context *device, mrg_cq_init_attr_ex *attr) MRG_MUST_CHECK MRG_GIVES;
+
+/*
  * Destroys a CQ (ibv_destroy_cq). EBUSY: a QP still uses it (destroy-order); an event got for it is not
  * acknowledged (unacked-event), where libibverbs would hang.
  */

@@ -39,7 +39,7 @@ Test(ah, is_used_by_a_datagram_until_its_completion)
     cr_expect_eq(stub.last_send.wr.ud.remote_qkey, RDMA_UDP_QKEY);
     cr_expect(stub.last_send.wr.ud.ah);
     expect_refused(mrg_destroy_ah(ah), EBUSY, "destroy-order");
-    cr_expect(strstr(mrg_last_finding()->message, "1 WRs in flight"), "%s", mrg_last_finding()->message);
+    cr_expect(strstr(mrg_last_finding()->message, "a WR in flight"), "%s", mrg_last_finding()->message);
     expect_refused(mrg_dereg_mr(mr), EBUSY, "dereg-in-flight");
     cr_assert_eq(mrg_post_ud_send(id, (void *)6, memory, 8, NULL, IBV_SEND_INLINE, ah, 1), 0);
     expect_refused(mrg_dereg_mr(mr), EBUSY, "dereg-in-flight");
