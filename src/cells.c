@@ -45,7 +45,7 @@ static uint32_t look_at(const struct cells *cells, token t, uint32_t at_least)
     if (!cells->in_order || end - first > cells->mask)
         end = first + cells->mask + 1;
     for (uint64_t record = first; record != end && found < at_least; record++) {
-        const _Atomic token *cell = &cells->at[(record & cells->mask) * cells->width];
+        const _Atomic token *cell = cells_at(cells, record);
         for (uint32_t i = 0; i < cells->width; i++)
             found += cell_names(&cell[i], t);
     }

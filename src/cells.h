@@ -27,18 +27,24 @@
 
 /* The cells of a queue: width for each record. Those in use are among the records of [tail, head), if it is in order. */
 struct cells {
-    _Atomic token *at;
-    uint64_t mask; /* records, a power of two, less 1 */
+    _Atomic token *at; /* the first record's */
+    uint64_t mask;     /* records, a power of two, less 1 */
+    uint64_t stride;   /* bytes from record to record */
+    uint64_t bit;      /* of the filters of what is posted there */
     uint32_t width;
     bool in_order;
-    token owner;  /* the QP or SRQ */
-    uint64_t bit; /* of the filters of what is posted there */
-    _Atomic uint64_t head;
+    token owner; /* the QP or SRQ */
     struct cells *next;
     struct cells **link;
-    char apart[64]; /* posts write what is above, completions what is below */
-    _Atomic uint64_t tail;
+    _Alignas(LINE) _Atomic uint64_t head; /* written by posts */
+    _Alignas(LINE) _Atomic uint64_t tail; /* written by completions */
 };
+
+/* The cells of a record, by its number; it may be a position, which counts on beyond the ring. */
+static inline _Atomic token *cells_at(const struct cells *cells, uint64_t record)
+{
+    return (_Atomic token *)((char *)cells->at + (record & cells->mask) * cells->stride);
+}
 
 /* From listing to striking the cells are looked at. list chooses the bit. */
 void cells_list(struct cells *cells);

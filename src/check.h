@@ -33,10 +33,14 @@ struct sge_facts {
                 IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_RELAXED_ORDERING))
 #define ACCESS_PEER_WRITES ((uint32_t)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC))
 
-/* [addr, addr + length) lies in [start, start + size). Empty ranges may touch either end. */
+/*
+ * [addr, addr + length) lies in [start, start + size), which ends before the address space does. Empty ranges may touch
+ * either end. An addr before start is an offset beyond any size.
+ */
 static inline bool range_within(uint64_t addr, uint64_t length, uint64_t start, uint64_t size)
 {
-    return addr >= start && addr - start <= size && length <= size - (addr - start);
+    uint64_t offset = addr - start;
+    return offset <= size && length <= size - offset;
 }
 
 /* A range of an MR that is used for what access names. */

@@ -29,17 +29,17 @@ static enum rule cq_busy(struct slot *slot, char *why, size_t size)
 static int cq_release(struct slot *slot)
 {
     struct cq *cq = cq_of(slot);
-    gate_shut(&cq->polls);
+    gate_shut(&cq->endings.gate);
     struct ibv_cq *raw = cq->raw;
     cq->raw = NULL;
-    gate_open(&cq->polls);
+    gate_open(&cq->endings.gate);
     int error = raw ? device_answer(raw->context, verbs.destroy_cq(raw)) : 0;
     struct ibv_comp_channel *channel = cq->own_channel;
     if (!error)
         return channel ? device_answer(channel->context, verbs.destroy_comp_channel(channel)) : 0;
-    gate_shut(&cq->polls);
+    gate_shut(&cq->endings.gate);
     cq->raw = raw;
-    gate_open(&cq->polls);
+    gate_open(&cq->endings.gate);
     return error;
 }
 
@@ -98,9 +98,10 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
         pthread_mutex_init(&cq->waiting, NULL);
     cq->ready = true;
     atomic_store(&cq->unacked, 0);
-    gate_shut(&cq->polls); /* a thread with an old handle may be about to enter */
-    cq->polls.single = parts->single_threaded;
-    gate_open(&cq->polls);
+    gate_shut(&cq->endings.gate); /* a thread with an old handle may be about to enter */
+    cq->endings.gate.single = parts->single_threaded;
+    endings_reset(&cq->endings);
+    gate_open(&cq->endings.gate);
     if (!cq_make(slot, parts))
         return handle_token(object_publish(slot));
     object_abandon(slot);
@@ -182,73 +183,116 @@ API(int, mrg_destroy_cq, (mrg_cq * cq), (cq))
  */
 #define SAYS_INVALIDATED ((unsigned int)(IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK))
 
-/* Hands out what is ours or foreign; drops what is late. How many are left in wc. */
-static inline int keep_current(struct cq *cq, struct ibv_wc *wc, int count, struct finished *finished)
+/* Whether a completion is to be handed out: it is ours, and its wr_id the caller's again, or foreign. */
+static ALWAYS_INLINE bool take(struct cq *cq, struct ibv_wc *wc, struct finished *finished)
 {
-    int kept = 0;
-    for (int i = 0; i < count; i++) {
-        if (__builtin_expect(borrow_end(&cq->polls, &wc[i], finished) == COMPLETION_LATE, 0))
-            continue;
-        if (__builtin_expect(wc[i].status == IBV_WC_SUCCESS && (wc[i].wc_flags & SAYS_INVALIDATED), 0))
-            mw_invalidated(cq->raw->context, wc[i].invalidated_rkey, finished);
-        if (__builtin_expect(kept != i, 0))
-            wc[kept] = wc[i];
-        kept++;
-    }
-    return kept;
+    if (__builtin_expect(borrow_end(&cq->endings, wc, finished) == COMPLETION_LATE, 0))
+        return false;
+    if (__builtin_expect(wc->wc_flags & SAYS_INVALIDATED, 0) && wc->status == IBV_WC_SUCCESS)
+        mw_invalidated(cq->raw->context, wc->invalidated_rkey, finished);
+    return true;
 }
 
-/* Fewer than count means, as ever, that the CQ was empty: the places of what was dropped are filled again. */
-static inline int poll_inside(struct cq *cq, int count, struct ibv_wc *wc, struct finished *finished)
+/*
+ * The first of got completions that were polled are taken, the next one was dropped: the others move up. Fewer than count
+ * means, as ever, that the CQ was empty, so the places of what was dropped are filled again.
+ */
+static __attribute__((noinline)) int refill(struct cq *cq, int taken, int got, int count, struct ibv_wc *wc,
+                                            struct finished *finished)
 {
-    int kept = 0, got = 0;
-    do {
-        int room = count - kept;
-        got = verbs.poll_cq(cq->raw, room, wc + kept);
-        if (__builtin_expect(got < 0, 0))
-            return kept ? kept : got;
-        kept += keep_current(cq, wc + kept, got, finished);
-        if (got < room)
-            break;
-    } while (kept < count);
-    return kept;
+    int next = taken + 1; /* to be looked at */
+    for (;;) {
+        for (; next < got; next++) {
+            wc[taken] = wc[next];
+            taken += take(cq, &wc[taken], finished);
+        }
+        if (taken == got || got < count)
+            return taken;
+        int more = verbs.poll_cq(cq->raw, count - taken, wc + taken);
+        if (more < 0)
+            return taken ? taken : more;
+        next = taken;
+        got = taken + more;
+    }
+}
+
+static ALWAYS_INLINE int poll_inside(struct cq *cq, int count, struct ibv_wc *wc, struct finished *finished)
+{
+    int got = verbs.poll_cq(cq->raw, count, wc);
+    for (int i = 0; i < got; i++)
+        if (__builtin_expect(!take(cq, &wc[i], finished), 0))
+            return refill(cq, i, got, count, wc, finished);
+    return got;
 }
 
 /*
  * The gate is left when the last record is looked up: completions of a queue end its WRs in order, and so must their
  * pollers. Inside it is also certain that the CQ is still the one that the handle names. It is shut for moments only.
  */
-int cq_poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished)
+#define CQ_SHUT (-3)
+
+static ALWAYS_INLINE int poll_once(struct slot *slot, token t, int count, struct ibv_wc *wc, struct finished *finished)
+{
+    struct cq *cq = cq_of(slot);
+    bool single = gate_single(&cq->endings.gate);
+    gate_enter(&cq->endings.gate, single);
+    int got = CQ_SHUT;
+    if (__builtin_expect(!gate_is_shut(&cq->endings.gate) && word_now(slot) == word_with(t, STATE_LIVE), 1))
+        got = __builtin_expect(cq->raw != NULL, 1) ? poll_inside(cq, count, wc, finished) : CQ_GONE;
+    gate_leave(&cq->endings.gate, single);
+    return got;
+}
+
+/* Where the gate was shut, or a destroy is looking whether it may: that takes moments. */
+static __attribute__((noinline)) int poll_again(const void *handle, int count, struct ibv_wc *wc,
+                                                struct finished *finished)
 {
     struct slot *slot;
-    while ((slot = slot_find(handle, TYPE_CQ))) {
-        struct cq *cq = cq_of(slot);
-        bool single = gate_single(&cq->polls);
-        gate_enter(&cq->polls, single);
-        bool in = !gate_is_shut(&cq->polls) && word_now(slot) == word_with(handle_token(handle), STATE_LIVE);
-        int got = !in ? 0 : cq->raw ? poll_inside(cq, count, wc, finished) : CQ_GONE;
-        gate_leave(&cq->polls, single);
-        if (__builtin_expect(in, 1))
-            return got;
+    int got = CQ_SHUT;
+    while (got == CQ_SHUT && (slot = slot_find(handle, TYPE_CQ))) {
         sched_yield();
+        got = poll_once(slot, handle_token(handle), count, wc, finished);
     }
-    return CQ_GONE;
+    return got == CQ_SHUT ? CQ_GONE : got;
+}
+
+static ALWAYS_INLINE int poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished)
+{
+    struct slot *slot = slot_find(handle, TYPE_CQ);
+    if (__builtin_expect(!slot, 0))
+        return CQ_GONE;
+    int got = poll_once(slot, handle_token(handle), count, wc, finished);
+    return __builtin_expect(got != CQ_SHUT, 1) ? got : poll_again(handle, count, wc, finished);
+}
+
+int cq_poll(const void *handle, int count, struct ibv_wc *wc, struct finished *finished)
+{
+    return poll(handle, count, wc, finished);
+}
+
+static __attribute__((noinline)) int refuse_poll(mrg_cq *cq, int count, const struct ibv_wc *wc,
+                                                 const struct here *here)
+{
+    struct slot *slot = slot_find(cq, TYPE_CQ);
+    return slot && (count < 1 || !wc)
+               ? refuse(RULE_BAD_ARGUMENT, here, slot, "room for %d completions at %p", count, (const void *)wc)
+               : refuse_handle(cq, TYPE_CQ, here);
 }
 
 API(int, mrg_poll_cq, (mrg_cq * cq, int count, struct ibv_wc *wc), (cq, count, wc))
 {
-    if (count < 1 || !wc) {
-        struct slot *slot = slot_find(cq, TYPE_CQ);
-        return slot ? refuse(RULE_BAD_ARGUMENT, HERE, slot, "room for %d completions at %p", count, (void *)wc)
-                    : refuse_handle(cq, TYPE_CQ, HERE);
-    }
+    if (__builtin_expect(count < 1 || !wc, 0))
+        return refuse_poll(cq, count, wc, HERE);
     struct finished finished = {0};
-    int got = cq_poll(cq, count, wc, &finished);
-    int error = errno;
-    release_finished(&finished);
-    if (got == CQ_GONE)
-        return refuse_handle(cq, TYPE_CQ, HERE);
-    return got < 0 ? failed_below(error) : got;
+    int got = poll(cq, count, wc, &finished);
+    if (__builtin_expect(finished.first != 0, 0)) {
+        int error = errno;
+        release_finished(&finished);
+        errno = error;
+    }
+    if (__builtin_expect(got >= 0, 1))
+        return got;
+    return got == CQ_GONE ? refuse_poll(cq, count, wc, HERE) : failed_below(errno);
 }
 
 API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
@@ -259,9 +303,9 @@ API(int, mrg_resize_cq, (mrg_cq * cq, int cqe), (cq, cqe))
     if (cqe < 1)
         return refuse(RULE_BAD_ARGUMENT, HERE, slot, "a CQ of %d entries", cqe), object_exit(slot), -1;
     pthread_mutex_lock(&cq_of(slot)->base.lock);
-    gate_shut(&cq_of(slot)->polls);
+    gate_shut(&cq_of(slot)->endings.gate);
     int error = verbs.resize_cq(cq_of(slot)->raw, cqe);
-    gate_open(&cq_of(slot)->polls);
+    gate_open(&cq_of(slot)->endings.gate);
     pthread_mutex_unlock(&cq_of(slot)->base.lock);
     return object_exit_with(slot, error);
 }

@@ -8,7 +8,7 @@
 
 struct cq {
     struct body base;
-    struct gate polls;       /* one poller at a time; inside it raw is not taken away, and completions are ended */
+    struct endings endings;  /* one poller at a time is inside the gate, where raw is not taken away either */
     bool ready;              /* waiting is initialised: once for ever */
     pthread_mutex_t waiting; /* one waiter at a time sleeps; the next finds what the event was for */
     struct ibv_cq *raw;

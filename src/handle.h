@@ -158,6 +158,7 @@ struct annex {
 _Static_assert(sizeof(struct annex) <= sizeof(struct slot), "an annex is a slot");
 
 /* -fvisibility=hidden speaks of definitions only; so declared, a variable is reached without the GOT. */
+#define ALWAYS_INLINE inline __attribute__((always_inline)) /* on the hot path, where calls and spills count */
 #define HIDDEN __attribute__((visibility("hidden")))
 
 /* Set once, before the first handle exists. */

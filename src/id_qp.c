@@ -143,6 +143,10 @@ static int create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, cons
     if (!qp)
         return -1;
     atomic_store_explicit(&id->registration_pd, parts.pd, memory_order_release);
+    const struct qp *made = qp_of(slot_at(qp));
+    bool plain = made->plain_opcodes == PLAIN_OPCODES && made->read_sink == IBV_ACCESS_LOCAL_WRITE;
+    id->queues[SEND_QUEUE] = plain ? &queues_of(slot_at(qp))->at[SEND_QUEUE] : NULL;
+    id->queues[RECV_QUEUE] = id->srq ? NULL : &queues_of(slot_at(qp))->at[RECV_QUEUE];
     atomic_store_explicit(&id->qp, qp, memory_order_release);
     return 0;
 }

@@ -46,9 +46,6 @@ static inline uint32_t access_of_send(const struct qp *qp, enum ibv_wr_opcode op
     return atomic >> opcode & 1 ? IBV_ACCESS_LOCAL_WRITE : 0;
 }
 
-/* What posts that are nothing but pieces and remote addresses may have as flags. */
-#define PLAIN_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
-
 /* Whether the pieces are a list that the queue can take: as many as a WR may have, and a pointer to them. */
 static inline bool pieces_fit(const struct queue *queue, const mrg_sge *sgl, int count)
 {

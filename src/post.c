@@ -5,6 +5,7 @@
 #include "api.h"
 #include "judge.h"
 #include "options.h"
+#include "quick.h"
 #include "raw.h"
 #include "srq.h"
 #include "verbs.h"
@@ -28,6 +29,8 @@ struct post {
     struct queue *queue;
     const struct here *here;
     bool single;
+    uint64_t first;         /* the position of the chain's first record, */
+    uint64_t next;          /* and behind the last one taken */
     struct reason refused;  /* of the first WR in which a rule is broken */
     struct reason observed; /* likewise */
 };
@@ -41,7 +44,8 @@ static inline bool post_open(struct post *post, token owner, int which, const st
     post->here = here;
     post->single = gate_single(&post->queue->posts);
     post->observed.verdict.rule = RULE_NONE;
-    post->refused.begun = borrow_open(post->queue, owner, post->single);
+    post->refused.begun = borrow_open(post->queue, owner, post->single, &post->first);
+    post->next = post->first;
     return __builtin_expect(post->refused.begun == BEGIN_OK, 1);
 }
 
@@ -79,10 +83,26 @@ static __attribute__((noinline)) int refuse_post(const struct post *post)
     }
 }
 
+/* The device has the first posted WRs of those begun. */
+static inline void close_posted(const struct post *post, uint64_t posted)
+{
+    if (__builtin_expect(post->next != post->first + posted, 0))
+        borrow_withdraw(post->queue, post->first + posted, post->next);
+    borrow_close(post->queue, post->single);
+}
+
 static __attribute__((noinline)) int withdraw_and_refuse(struct post *post)
 {
-    borrow_close(post->queue, 0, post->single);
+    close_posted(post, 0);
     return refuse_post(post);
+}
+
+/* The device refused a WR, early: before the QP's state allowed it. */
+static int refused_below(const struct slot *owner, int error, bool early, const struct here *here)
+{
+    if (error == EINVAL && early)
+        return refuse(RULE_WRONG_STATE, here, owner, "the QP is not connected yet, so it takes no such WR");
+    return failed_below(error);
 }
 
 /* The device refused a WR, or there is something to report. */
@@ -93,9 +113,7 @@ static __attribute__((noinline)) int posted_with(const struct post *post, int er
         finding_observed();
         refuse_verdict(&observed->verdict, observed->send, observed->sgl, post->slot, post->here);
     }
-    if (error == EINVAL && early)
-        return refuse(RULE_WRONG_STATE, post->here, post->slot, "the QP is not connected yet, so it takes no such WR");
-    return error ? failed_below(error) : 0;
+    return error ? refused_below(post->slot, error, early, post->here) : 0;
 }
 
 /* Judging, and what the device gets of the pieces */
@@ -254,6 +272,13 @@ static __attribute__((noinline)) bool begin_failed(struct post *post, enum begin
     return false;
 }
 
+static ALWAYS_INLINE enum begin begin(struct post *post, uint64_t wr_id, const mrg_sge *sgl, int count, token *t)
+{
+    enum begin begun = borrow_begin(post->queue, post->next, wr_id, sgl, count, t);
+    post->next += begun == BEGIN_OK || begun == BEGIN_STALE;
+    return begun;
+}
+
 static __attribute__((noinline)) bool begin_odd(struct post *post, const struct odd *odd, uint64_t wr_id,
                                                 const mrg_sge *sgl, int count)
 {
@@ -263,11 +288,11 @@ static __attribute__((noinline)) bool begin_odd(struct post *post, const struct 
     if ((uint32_t)count > post->queue->max_sge)
         return too_many(post, count);
     bool is_inline = odd->send && (odd->send->send_flags & IBV_SEND_INLINE);
-    enum begin begun = borrow_begin(post->queue, wr_id, sgl, is_inline ? 0 : count, &t);
+    enum begin begun = begin(post, wr_id, sgl, is_inline ? 0 : count, &t);
     if (begun != BEGIN_OK)
         return begin_failed(post, begun, t);
     for (int i = 0; i < odd->also.count; i++)
-        if (!borrow_also(post->queue, odd->also.at[i].handle, odd->also.at[i].type))
+        if (!borrow_also(post->queue, post->next - 1, odd->also.at[i].handle, odd->also.at[i].type))
             return stale(post, (void *)(uintptr_t)odd->also.at[i].handle, odd->also.at[i].type);
     return true;
 }
@@ -281,7 +306,7 @@ static __attribute__((noinline)) int ready_odd(struct post *post, const mrg_send
     struct verdict verdict;
     token gone;
     odd_send(&odd, qp, wr, type_1);
-    if (!borrow_stays(post->queue, post->queue->began + n, odd.also.optional, &gone))
+    if (!borrow_stays(post->queue, post->first + n, odd.also.optional, &gone))
         return stale(post, (void *)(uintptr_t)gone, token_type(gone)), -1;
     if (!judge_odd(&odd, qp, post->queues, &verdict) && !broken(post, wr, wr->sg_list, &verdict))
         return -1;
@@ -295,13 +320,13 @@ static __attribute__((noinline)) int ready_odd(struct post *post, const mrg_send
 
 static inline bool begin_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr)
 {
-    token t;
+    token t = 0;
     if (__builtin_expect(!is_plain(qp, post->queue, wr), 0)) {
         struct odd odd;
         odd_send(&odd, qp, wr, false);
         return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
     }
-    enum begin begun = borrow_begin(post->queue, wr->wr_id, wr->sg_list, wr->num_sge, &t);
+    enum begin begun = begin(post, wr->wr_id, wr->sg_list, wr->num_sge, &t);
     return __builtin_expect(begun == BEGIN_OK, 1) || begin_failed(post, begun, t);
 }
 
@@ -319,7 +344,7 @@ static inline bool ready_send(struct post *post, const struct qp *qp, const mrg_
         return false;
     if (__builtin_expect(!raw, 0))
         return true;
-    raw->wr_id = borrow_wr_id(queue, queue->began + n);
+    raw->wr_id = borrow_wr_id(queue, post->first + n);
     raw->sg_list = sges;
     raw->num_sge = filled;
     raw_send(raw, wr);
@@ -386,7 +411,7 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     const mrg_send_wr *wr = first;
     while (begin_send(&post, qp, wr) && (wr = wr->next)) {
     }
-    borrow_publish(post.queue);
+    borrow_publish(post.queue, post.next);
     bool windows = false;
     uint64_t n = 0;
     const mrg_send_wr *end = wr; /* NULL, or the WR that could not be begun */
@@ -404,7 +429,7 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     bool early = error && qp->raw->state < IBV_QPS_RTS;
     if (__builtin_expect(windows, 0))
         windows_end(&post, first, NULL, posted);
-    borrow_close(post.queue, posted, post.single);
+    close_posted(&post, posted);
     if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
         return 0;
     *bad = nth_send(first, posted);
@@ -415,13 +440,13 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
 
 static inline bool begin_recv(struct post *post, const mrg_recv_wr *wr)
 {
-    token t;
+    token t = 0;
     if (!pieces_fit(post->queue, wr->sg_list, wr->num_sge)) {
         struct odd odd;
         odd_recv(&odd, wr);
         return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
     }
-    enum begin begun = borrow_begin(post->queue, wr->wr_id, wr->sg_list, wr->num_sge, &t);
+    enum begin begun = begin(post, wr->wr_id, wr->sg_list, wr->num_sge, &t);
     return __builtin_expect(begun == BEGIN_OK, 1) || begin_failed(post, begun, t);
 }
 
@@ -435,7 +460,7 @@ static inline bool ready_recv(struct post *post, const mrg_recv_wr *wr, uint64_t
         return false;
     if (__builtin_expect(!raw, 0))
         return true;
-    raw->wr_id = borrow_wr_id(queue, queue->began + n);
+    raw->wr_id = borrow_wr_id(queue, post->first + n);
     raw->next = NULL;
     raw->sg_list = sges;
     raw->num_sge = filled;
@@ -476,7 +501,7 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
     const mrg_recv_wr *wr = first;
     while (begin_recv(&post, wr) && (wr = wr->next)) {
     }
-    borrow_publish(post.queue);
+    borrow_publish(post.queue, post.next);
     uint64_t n = 0;
     const mrg_recv_wr *end = wr; /* NULL, or the WR that could not be begun */
     for (wr = first; wr != end; wr = wr->next, n++)
@@ -489,11 +514,23 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
     if (__builtin_expect(n > GROUP, 0) && !error)
         error = hand_more_recvs(&post, nth_recv(first, GROUP), raw, &posted);
     bool early = error && slot_type(post.slot) == TYPE_QP && qp_of(post.slot)->raw->state < IBV_QPS_INIT;
-    borrow_close(post.queue, posted, post.single);
+    close_posted(&post, posted);
     if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
         return 0;
     *bad = nth_recv(first, posted);
     return posted_with(&post, error, early);
+}
+
+/* One WR, see quick.h */
+
+int quick_refused(struct queue *queue, bool single, int error, enum ibv_qp_state needs, const struct here *here)
+{
+    struct slot *owner = slot_at(queue->owner);
+    bool early = qp_of(owner)->raw->state < needs;
+    uint64_t head = queue->cells.head;
+    borrow_withdraw(queue, head - 1, head);
+    borrow_close(queue, single);
+    return refused_below(owner, error, early, here);
 }
 
 /* Windows of type 1 */
@@ -517,7 +554,7 @@ static bool ready_bind(struct post *post, const mrg_send_wr *wr)
     struct odd odd;
     odd_send(&odd, qp_of(post->slot), wr, true);
     bool begun = begin_odd(post, &odd, wr->wr_id, NULL, 0);
-    borrow_publish(post->queue);
+    borrow_publish(post->queue, post->next);
     return begun && ready_odd(post, wr, true, 0, true, sges_at(post->queue, 0, true)) >= 0;
 }
 
@@ -532,7 +569,7 @@ int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
     const struct qp *qp = qp_of(post.slot);
     struct slot *slot = slot_at(handle_token(wr->bind_mw.mw));
     struct mw *mw = mw_of(slot);
-    struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, post.queue->began), .send_flags = wr->send_flags};
+    struct ibv_mw_bind raw = {.wr_id = borrow_wr_id(post.queue, post.first), .send_flags = wr->send_flags};
     raw_bind_info(&raw.bind_info, &wr->bind_mw.bind_info);
     if (!raw.bind_info.mr && !raw_close(&raw.bind_info, slot)) {
         broken(&post, wr, NULL,
@@ -545,6 +582,6 @@ int post_bind(token owner, const mrg_send_wr *wr, const struct here *here)
     done.bind_mw.rkey = mw->raw->rkey;
     windows_end(&post, &done, NULL, !error);
     bool early = error && qp->raw->state < IBV_QPS_RTS;
-    borrow_close(post.queue, !error, post.single);
+    close_posted(&post, !error);
     return posted_with(&post, error, early);
 }

@@ -4,8 +4,9 @@
 #include "api.h"
 #include "id.h"
 #include "post.h"
-#include "qp.h"
+#include "quick.h"
 #include "remote.h"
+#include "verbs.h"
 
 static int send_to(mrg_id *id, mrg_send_wr *wr, const struct here *here)
 {
@@ -61,33 +62,57 @@ API(int, mrg_post_writev,
 API(int, mrg_post_recv, (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr),
     (id, context, addr, length, mr))
 {
+    struct quick quick;
+    struct queue *queue = quick_queue(id, RECV_QUEUE);
+    if (queue && quick_begin(&quick, queue, handle_token(id), RECV_QUEUE, (uintptr_t)context, (uintptr_t)addr, length,
+                             mr, IBV_ACCESS_LOCAL_WRITE)) {
+        struct ibv_recv_wr *bad, raw = {quick.wr_id, NULL, &quick.sge, 1};
+        int error = verbs.post_recv(quick_qp(queue, RECV_QUEUE)->raw, &raw, &bad);
+        return quick_close(&quick, error, IBV_QPS_INIT, HERE);
+    }
     mrg_sge sge = {addr, length, mr};
     mrg_recv_wr wr = {(uintptr_t)context, NULL, &sge, 1};
     return recv_to(id, &wr, HERE);
 }
 
+/* A WR of one piece, for the queue of sends: the remote part of READs and WRITEs alone. */
+static inline int send_one(mrg_id *id, void *context, const void *addr, size_t length, mrg_mr *mr,
+                           enum ibv_wr_opcode opcode, int flags, uint64_t remote_addr, uint32_t rkey,
+                           const struct here *here)
+{
+    struct quick quick;
+    struct queue *queue = (unsigned int)flags & ~PLAIN_FLAGS ? NULL : quick_queue(id, SEND_QUEUE);
+    uint32_t access = opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+    if (queue && quick_begin(&quick, queue, handle_token(id), SEND_QUEUE, (uintptr_t)context, (uintptr_t)addr, length,
+                             mr, access)) {
+        struct ibv_send_wr *bad, raw;
+        raw.wr_id = quick.wr_id;
+        raw.next = NULL;
+        raw.sg_list = &quick.sge;
+        raw.num_sge = 1;
+        raw.opcode = opcode;
+        raw.send_flags = (unsigned int)flags;
+        raw.wr.rdma.remote_addr = remote_addr;
+        raw.wr.rdma.rkey = rkey;
+        int error = verbs.post_send(quick_qp(queue, SEND_QUEUE)->raw, &raw, &bad);
+        return quick_close(&quick, error, IBV_QPS_RTS, here);
+    }
+    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
+    mrg_send_wr wr = SEND_WR(opcode, context, &sge, 1, flags, .wr.rdma = {remote_addr, rkey});
+    return send_to(id, &wr, here);
+}
+
 API(int, mrg_post_send, (mrg_id * id, void *context, const void *addr, size_t length, mrg_mr *mr, int flags),
     (id, context, addr, length, mr, flags))
 {
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    mrg_send_wr wr = SEND_WR(IBV_WR_SEND, context, &sge, 1, flags, );
-    return send_to(id, &wr, HERE);
-}
-
-/* READs and WRITEs of one piece. */
-static int one_sided(mrg_id *id, void *context, const mrg_sge *sge, enum ibv_wr_opcode opcode, int flags,
-                     uint64_t remote_addr, uint32_t rkey, const struct here *here)
-{
-    mrg_send_wr wr = SEND_WR(opcode, context, sge, 1, flags, .wr.rdma = {remote_addr, rkey});
-    return send_to(id, &wr, here);
+    return send_one(id, context, addr, length, mr, IBV_WR_SEND, flags, 0, 0, HERE);
 }
 
 API(int, mrg_post_read,
     (mrg_id * id, void *context, void *addr, size_t length, mrg_mr *mr, int flags, uint64_t remote_addr, uint32_t rkey),
     (id, context, addr, length, mr, flags, remote_addr, rkey))
 {
-    mrg_sge sge = {addr, length, mr};
-    return one_sided(id, context, &sge, IBV_WR_RDMA_READ, flags, remote_addr, rkey, HERE);
+    return send_one(id, context, addr, length, mr, IBV_WR_RDMA_READ, flags, remote_addr, rkey, HERE);
 }
 
 API(int, mrg_post_write,
@@ -95,8 +120,7 @@ API(int, mrg_post_write,
      uint32_t rkey),
     (id, context, addr, length, mr, flags, remote_addr, rkey))
 {
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    return one_sided(id, context, &sge, IBV_WR_RDMA_WRITE, flags, remote_addr, rkey, HERE);
+    return send_one(id, context, addr, length, mr, IBV_WR_RDMA_WRITE, flags, remote_addr, rkey, HERE);
 }
 
 API(int, mrg_post_read_from,
@@ -106,8 +130,7 @@ API(int, mrg_post_read_from,
 {
     if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_READ, HERE))
         return -1;
-    mrg_sge sge = {addr, length, mr};
-    return one_sided(id, context, &sge, IBV_WR_RDMA_READ, flags, remote->addr + offset, remote->rkey, HERE);
+    return send_one(id, context, addr, length, mr, IBV_WR_RDMA_READ, flags, remote->addr + offset, remote->rkey, HERE);
 }
 
 API(int, mrg_post_write_to,
@@ -117,8 +140,7 @@ API(int, mrg_post_write_to,
 {
     if (remote_refuse_use(remote, offset, length, IBV_ACCESS_REMOTE_WRITE, HERE))
         return -1;
-    mrg_sge sge = {(void *)(uintptr_t)addr, length, mr};
-    return one_sided(id, context, &sge, IBV_WR_RDMA_WRITE, flags, remote->addr + offset, remote->rkey, HERE);
+    return send_one(id, context, addr, length, mr, IBV_WR_RDMA_WRITE, flags, remote->addr + offset, remote->rkey, HERE);
 }
 
 API(int, mrg_post_ud_send,

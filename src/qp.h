@@ -11,6 +11,8 @@
     (1U << IBV_WR_RDMA_WRITE | 1U << IBV_WR_RDMA_WRITE_WITH_IMM | 1U << IBV_WR_SEND | 1U << IBV_WR_SEND_WITH_IMM | \
      1U << IBV_WR_RDMA_READ | 1U << IBV_WR_ATOMIC_CMP_AND_SWP | 1U << IBV_WR_ATOMIC_FETCH_AND_ADD |                \
      1U << IBV_WR_SEND_WITH_INV)
+/* And their flags. */
+#define PLAIN_FLAGS ((unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED))
 
 struct qp {
     struct queues base;

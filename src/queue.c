@@ -32,11 +32,10 @@ static uint64_t ring_size(uint32_t depth)
 
 static void free_ring(struct queue *queue)
 {
-    free(queue->records);
-    free(queue->cells.at);
+    if (queue->cells.at)
+        free(record_of(queue, 0));
     free(queue->order);
     free(queue->sges);
-    queue->records = NULL;
     queue->cells.at = NULL;
     queue->order = NULL;
     queue->sges = NULL;
@@ -53,11 +52,12 @@ static int make_ring(struct queue *queue, const struct queue_size *size)
     queue->cells.mask = records - 1;
     queue->cells.width = max_sge + ALSO_MAX;
     queue->max_sge = max_sge;
-    queue->records = lines_alloc(records * sizeof *queue->records);
-    queue->cells.at = lines_alloc(records * queue->cells.width * sizeof *queue->cells.at);
+    queue->cells.stride = sizeof(struct record) + queue->cells.width * sizeof(token);
+    struct record *first = lines_alloc(records * queue->cells.stride);
+    queue->cells.at = first ? first->cells : NULL;
     queue->order = size->in_order ? NULL : lines_alloc(records * sizeof *queue->order);
     queue->sges = lines_alloc((size_t)(GROUP + 1) * max_sge * sizeof *queue->sges);
-    if (!queue->records || !queue->cells.at || (!size->in_order && !queue->order) || !queue->sges) {
+    if (!first || (!size->in_order && !queue->order) || !queue->sges) {
         free_ring(queue);
         return errno = ENOMEM, -1;
     }
@@ -73,12 +73,13 @@ int queue_open(struct queue *queue, const struct slot *owner, int which, const s
     if (!result) {
         queue->posts.single = size->single_threaded;
         queue->qp_num = size->qp_num;
-        queue->cells.head = queue->cells.tail = queue->room = queue->began = queue->next = 0;
+        queue->cells.head = queue->cells.tail = queue->room = 0;
         queue->cells.owner = slot_token(owner);
         cells_list(&queue->cells);
         queue->endings = size->endings ? size->endings : &queue->own_endings;
         queue->name = queue_name(owner, which);
         queue->owner = slot_token(owner);
+        queue->id = size->id;
     }
     gate_open(&queue->posts);
     return result;
@@ -117,10 +118,10 @@ void borrow_ended(struct slot *used, token t, struct finished *finished)
         finished_add(finished, used);
 }
 
-static void end_shared_record(struct queue *queue, uint32_t index, struct finished *finished)
+static void end_shared_record(struct record *record, struct finished *finished)
 {
-    end_record(queue, index, finished);
-    queue->records[index].in_flight = false;
+    end_record(record, finished);
+    record->in_flight = false;
 }
 
 /* All of an SRQ's are looked through, since they end in any order. */
@@ -128,34 +129,43 @@ static void drop(struct queue *queue, struct finished *finished)
 {
     uint64_t head = queue->cells.head;
     for (uint64_t i = queue->cells.tail; !queue->order && i != head; i++)
-        end_record(queue, record_at(queue, i), finished);
+        end_record(record_of(queue, i), finished);
     for (uint32_t i = 0; queue->order && i <= queue->cells.mask; i++) {
-        if (queue->records[i].in_flight)
-            end_shared_record(queue, i, finished);
+        if (record_of(queue, i)->in_flight)
+            end_shared_record(record_of(queue, i), finished);
         queue->order[i] = i;
     }
     queue->cells.tail = queue->room = head;
+    if (queue->endings->expecting == queue)
+        endings_reset(queue->endings);
+}
+
+/* A queue on which nothing is in flight. */
+void endings_reset(struct endings *endings)
+{
+    static struct queue nothing;
+    endings->expecting = &nothing;
 }
 
 void queue_drop_all(struct queue *queue, struct finished *finished)
 {
     if (!queue->owner)
         return;
-    gate_shut(queue->endings);
+    gate_shut(&queue->endings->gate);
     drop(queue, finished);
-    gate_open(queue->endings);
+    gate_open(&queue->endings->gate);
 }
 
 void queue_end_all(struct queue *queue)
 {
     struct finished finished = {0};
     if (queue->owner) {
-        gate_shut(queue->endings);
-        queue->owner = queue->name = 0;
+        gate_shut(&queue->endings->gate);
+        queue->owner = queue->id = queue->name = 0;
         drop(queue, &finished);
         cells_strike(&queue->cells);
         free_ring(queue);
-        gate_open(queue->endings);
+        gate_open(&queue->endings->gate);
     }
     gate_open(&queue->posts);
     release_finished(&finished);
@@ -163,32 +173,30 @@ void queue_end_all(struct queue *queue)
 
 /* Posting */
 
-bool borrow_also(struct queue *queue, token t, enum type type)
+bool borrow_also(struct queue *queue, uint64_t position, token t, enum type type)
 {
-    uint32_t index = record_at(queue, queue->next - 1);
+    struct record *record = record_of(queue, record_at(queue, position));
     if (!names_slot(t, type))
         return false;
     filter_add(slot_at(t), queue->cells.bit);
-    cell_publish(&cells_of(queue, index)[queue->records[index].count++], t);
+    cell_publish(&record->cells[record->count++], t);
     return true;
 }
 
 bool borrow_stays(struct queue *queue, uint64_t position, int optional, token *stale)
 {
-    uint32_t index = record_at(queue, position);
-    const _Atomic token *cells = cells_of(queue, index);
-    for (int i = 0; i < (int)queue->records[index].count - optional; i++) {
-        token t = cells[i];
+    const struct record *record = record_of(queue, record_at(queue, position));
+    for (int i = 0; i < (int)record->count - optional; i++) {
+        token t = record->cells[i];
         if (!object_stays(slot_at(t), t, false))
             return *stale = t, false;
     }
     return true;
 }
 
-static void withdraw_record(struct queue *queue, uint32_t index)
+static void withdraw_record(struct queue *queue, struct record *record)
 {
-    struct record *record = &queue->records[index];
-    _Atomic token *cell = cells_of(queue, index);
+    _Atomic token *cell = record->cells;
     for (; record->count; record->count--, cell++) {
         token t = atomic_load_explicit(cell, memory_order_relaxed);
         cell_clear(cell);
@@ -200,27 +208,63 @@ static void withdraw_record(struct queue *queue, uint32_t index)
 }
 
 /* The head goes back when the cells are clear: see cells_look. */
-void borrow_withdraw(struct queue *queue, uint64_t posted)
+void borrow_withdraw(struct queue *queue, uint64_t first, uint64_t end)
 {
-    uint64_t kept = queue->began + posted;
-    for (uint64_t i = kept; i != queue->next; i++)
-        withdraw_record(queue, record_at(queue, i));
-    queue->next = kept;
-    atomic_store_explicit(&queue->cells.head, kept, memory_order_release);
+    for (uint64_t i = first; i != end; i++)
+        withdraw_record(queue, record_of(queue, record_at(queue, i)));
+    atomic_store_explicit(&queue->cells.head, first, memory_order_release);
 }
 
 /* Completions */
+
+/* The queue that a completion's wr_id names; NULL if it names none. */
+static struct queue *queue_named(uint64_t wr_id)
+{
+    uint64_t form = wr_id >> 55;
+    if ((form != token_base(TYPE_QP) >> 55 && form != token_base(TYPE_SRQ) >> 55) ||
+        (wr_id & INDEX_MASK) >= atomic_load_explicit(&slot_committed, memory_order_acquire) ||
+        slot_type(slot_at(wr_id)) != token_type(wr_id))
+        return NULL;
+    return &queues_of(slot_at(wr_id))->at[wr_id >> RECV_SHIFT & 1];
+}
+
+/* Whether it is of the queue's present life, and ended here: else its ring is not ours to look at. */
+static bool queue_expects(const struct queue *queue, const struct endings *endings, uint64_t wr_id)
+{
+    return atomic_load_explicit(&queue->endings, memory_order_relaxed) == endings &&
+           (wr_id & ~(RECORD_MASK << RECORD_SHIFT)) == atomic_load_explicit(&queue->name, memory_order_acquire);
+}
+
+/* All older ones end with it, since only signaled sends complete. */
+static bool end_in_order(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
+{
+    uint64_t tail = atomic_load_explicit(&queue->cells.tail, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&queue->cells.head, memory_order_acquire);
+    uint64_t age = ((wc->wr_id >> RECORD_SHIFT) - tail) & RECORD_MASK;
+    if (wc->qp_num != queue->qp_num || age >= head - tail)
+        return false;
+    uint64_t end = tail + age + 1;
+    wc->wr_id = record_of(queue, end - 1)->wr_id;
+    while (tail != end)
+        end_record(record_of(queue, tail++), finished);
+    atomic_store_explicit(&queue->cells.tail, end, memory_order_release);
+    queue->endings->expecting = queue;
+    queue->endings->expected = borrow_wr_id(queue, end);
+    return true;
+}
 
 /* The record goes back to the free end of the ring. Inside the SRQ's own gate, since several CQs come here. */
 static bool end_shared(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
 {
     uint32_t index = (uint32_t)(wc->wr_id >> RECORD_SHIFT & RECORD_MASK);
     atomic_load(&queue->cells.head); /* what was written before it moved is ours to see */
-    if (!queue_expects(queue, &queue->own_endings, wc->wr_id) || index > queue->cells.mask ||
-        !queue->records[index].in_flight)
+    if (!queue_expects(queue, &queue->own_endings, wc->wr_id) || index > queue->cells.mask)
         return false;
-    wc->wr_id = queue->records[index].wr_id;
-    end_shared_record(queue, index, finished);
+    struct record *record = record_of(queue, index);
+    if (!record->in_flight)
+        return false;
+    wc->wr_id = record->wr_id;
+    end_shared_record(record, finished);
     uint64_t tail = atomic_load_explicit(&queue->cells.tail, memory_order_relaxed);
     queue->order[tail & queue->cells.mask] = index;
     atomic_store_explicit(&queue->cells.tail, tail + 1, memory_order_release);
@@ -229,25 +273,27 @@ static bool end_shared(struct queue *queue, struct ibv_wc *wc, struct finished *
 
 static bool end_of_srq(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
 {
-    gate_enter(&queue->own_endings, false);
-    while (gate_is_shut(&queue->own_endings)) {
-        gate_leave(&queue->own_endings, false);
+    struct gate *gate = &queue->own_endings.gate;
+    gate_enter(gate, false);
+    while (gate_is_shut(gate)) {
+        gate_leave(gate, false);
         sched_yield();
-        gate_enter(&queue->own_endings, false);
+        gate_enter(gate, false);
     }
     bool ours = end_shared(queue, wc, finished);
-    gate_leave(&queue->own_endings, false);
+    gate_leave(gate, false);
     return ours;
 }
 
-enum completion borrow_end_apart(const struct gate *gate, struct ibv_wc *wc, struct finished *finished)
+enum completion borrow_end_any(struct endings *endings, struct ibv_wc *wc, struct finished *finished)
 {
-    struct queue *srq = queue_named(wc->wr_id, TYPE_SRQ);
-    if (srq && end_of_srq(srq, wc, finished))
-        return COMPLETION_OURS;
-    if (!srq && !queue_named(wc->wr_id, TYPE_QP))
+    struct queue *queue = queue_named(wc->wr_id);
+    if (!queue)
         return COMPLETION_FOREIGN;
-    (void)gate;
+    bool shared = token_type(wc->wr_id) == TYPE_SRQ;
+    if (shared ? end_of_srq(queue, wc, finished)
+               : queue_expects(queue, endings, wc->wr_id) && end_in_order(queue, wc, finished))
+        return COMPLETION_OURS;
     atomic_fetch_add_explicit(&late_completions, 1, memory_order_relaxed);
     return COMPLETION_LATE;
 }

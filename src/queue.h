@@ -34,6 +34,7 @@ struct record {
     uint64_t wr_id; /* the caller's */
     uint32_t count; /* cells in use */
     bool in_flight; /* SRQ: the device may have it */
+    _Atomic token cells[];
 };
 
 /* Objects whose deferred release waited for a use that has ended: to be released with no lock held. */
@@ -43,28 +44,37 @@ struct finished {
 void finished_add(struct finished *finished, struct slot *orphan);
 void release_finished(struct finished *finished);
 
+struct queue;
+
 /*
- * Positions count WRs since the queue was made: cells.tail <= began <= cells.head <= next <= cells.tail + cells.mask + 1.
+ * Where completions are ended, by whoever is inside the gate: a CQ has one, and an SRQ. The completion that is expected
+ * next, if it is the next of the queue that had the last one, is known at a glance.
  */
+struct endings {
+    _Alignas(LINE) struct gate gate;
+    uint64_t expected; /* our wr_id */
+    struct queue *expecting;
+};
+void endings_reset(struct endings *endings); /* nothing is expected */
+
+/* Positions count WRs since the queue was made: cells.tail <= cells.head <= cells.tail + cells.mask + 1. */
 struct queue {
-    _Atomic token owner;          /* the QP or SRQ; 0: the queue is closed */
-    _Atomic token name;           /* our wr_id without the record; 0: likewise */
-    struct gate *_Atomic endings; /* inside it completions are ended */
-    uint32_t qp_num;              /* 0: an SRQ's completions come from any QP */
+    _Atomic token owner; /* the QP or SRQ; 0: the queue is closed */
+    _Atomic token id;    /* whose QP the owner is; 0: nobody's, or closed */
+    _Atomic token name;  /* our wr_id without the record; 0: likewise */
+    struct endings *_Atomic endings;
+    uint32_t qp_num; /* 0: an SRQ's completions come from any QP */
     uint32_t max_sge;
-    struct record *records;
     uint32_t *order;      /* SRQ: the record at each place of the ring; NULL: the place is the record */
     struct ibv_sge *sges; /* (GROUP + 1) * max_sge of them, for the post under way */
 
     /* Of the post under way, inside the gate */
     _Alignas(LINE) struct gate posts;
     uint64_t room;            /* the tail as it was last seen */
-    uint64_t began;           /* the head before the post */
-    uint64_t next;            /* where the next record is taken */
     struct finished finished; /* released by borrow_close */
 
     struct cells cells;
-    _Alignas(LINE) struct gate own_endings; /* of an SRQ */
+    struct endings own_endings; /* of an SRQ */
 };
 
 /* WRs that are handed to the device together. */
@@ -86,12 +96,13 @@ static inline struct queues *queues_of(const struct slot *slot)
 
 /* What a queue is made for. */
 struct queue_size {
-    uint32_t depth;       /* WRs */
-    uint32_t max_sge;     /* pieces of each */
-    uint32_t qp_num;      /* of the QP; 0: an SRQ */
-    struct gate *endings; /* of the CQ that it completes to; NULL: the queue's own */
-    bool in_order;        /* false: an SRQ */
-    bool single_threaded; /* one thread at a time posts */
+    uint32_t depth;          /* WRs */
+    uint32_t max_sge;        /* pieces of each */
+    uint32_t qp_num;         /* of the QP; 0: an SRQ */
+    struct endings *endings; /* of the CQ that it completes to; NULL: the queue's own */
+    token id;                /* whose QP it is of; 0: nobody's */
+    bool in_order;           /* false: an SRQ */
+    bool single_threaded;    /* one thread at a time posts */
 };
 
 /* Makes a queue ready; which: SEND_QUEUE or RECV_QUEUE. -1, ENOMEM. */
@@ -114,16 +125,16 @@ enum begin { BEGIN_OK, BEGIN_CLOSED, BEGIN_TOO_MANY, BEGIN_FULL, BEGIN_STALE, BE
 #define RECORD_MASK ((UINT64_C(1) << RECORD_BITS) - 1)
 #define RECV_SHIFT (RECORD_SHIFT + RECORD_BITS)
 
-/* The record at a place of the ring, and its cells. */
+/* The number of the record at a position, and a record by its number, which may be a position too if it is in order. */
 static inline uint32_t record_at(const struct queue *queue, uint64_t position)
 {
     uint32_t place = (uint32_t)(position & queue->cells.mask);
     return __builtin_expect(queue->order != NULL, 0) ? queue->order[place] : place;
 }
 
-static inline _Atomic token *cells_of(const struct queue *queue, uint32_t record)
+static inline struct record *record_of(const struct queue *queue, uint64_t record)
 {
-    return &queue->cells.at[(size_t)record * queue->cells.width];
+    return (struct record *)((char *)cells_at(&queue->cells, record) - offsetof(struct record, cells));
 }
 
 /* What the device is to get as the wr_id of the WR begun at a position. */
@@ -134,14 +145,14 @@ static inline uint64_t borrow_wr_id(const struct queue *queue, uint64_t position
 }
 
 /*
- * Posting. Enters the queue's gate until borrow_close, which is told the same single. BEGIN_CLOSED, and outside: the
- * queue's owner is going or gone.
+ * Posting. Enters the queue's gate until borrow_close, which is told the same single; *ret is where the first record is to
+ * be taken. BEGIN_CLOSED, and outside: the queue's owner is going or gone.
  */
-static inline enum begin borrow_open(struct queue *queue, token owner, bool single)
+static inline enum begin borrow_open(struct queue *queue, token owner, bool single, uint64_t *ret)
 {
     gate_enter(&queue->posts, single);
     if (__builtin_expect(!gate_is_shut(&queue->posts) && queue->owner == owner, 1)) {
-        queue->began = queue->next = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
+        *ret = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
         return BEGIN_OK;
     }
     gate_leave(&queue->posts, single);
@@ -156,21 +167,27 @@ static inline bool names_slot(token t, enum type type)
                             1);
 }
 
-/*
- * Takes one more record for a WR of at most max_sge pieces, and borrows the MRs of those that are neither empty nor
- * without MR. BEGIN_STALE: *stale is no handle of an MR. After any failure what was begun before may go on to
- * borrow_publish.
- */
-static inline enum begin borrow_begin(struct queue *queue, uint64_t wr_id, const mrg_sge *sgl, int count, token *stale)
+/* Whether there is a record for the WR at a position. The tail is the other side's: it is looked at when it must be. */
+static ALWAYS_INLINE bool queue_has_room(struct queue *queue, uint64_t position)
 {
-    uint64_t position = queue->next;
-    if (__builtin_expect(position - queue->room > queue->cells.mask, 0)) {
-        queue->room = atomic_load_explicit(&queue->cells.tail, memory_order_acquire);
-        if (position - queue->room > queue->cells.mask)
-            return BEGIN_FULL;
-    }
-    uint32_t index = record_at(queue, position);
-    _Atomic token *cell = cells_of(queue, index), *first = cell;
+    if (__builtin_expect(position - queue->room <= queue->cells.mask, 1))
+        return true;
+    queue->room = atomic_load_explicit(&queue->cells.tail, memory_order_acquire);
+    return position - queue->room <= queue->cells.mask;
+}
+
+/*
+ * Takes the record at a position for a WR of at most max_sge pieces, and borrows the MRs of those that are neither empty
+ * nor without MR. BEGIN_STALE: *stale is no handle of an MR; the record is taken. After any failure what was begun
+ * before may go on to borrow_publish.
+ */
+static ALWAYS_INLINE enum begin borrow_begin(struct queue *queue, uint64_t position, uint64_t wr_id, const mrg_sge *sgl,
+                                             int count, token *stale)
+{
+    if (!queue_has_room(queue, position))
+        return BEGIN_FULL;
+    struct record *record = record_of(queue, record_at(queue, position));
+    _Atomic token *cell = record->cells;
     enum begin result = BEGIN_OK;
     for (const mrg_sge *piece = sgl, *end = sgl + count; piece != end; piece++) {
         token t = handle_token(piece->mr);
@@ -184,36 +201,33 @@ static inline enum begin borrow_begin(struct queue *queue, uint64_t wr_id, const
         filter_add(slot_at(t), queue->cells.bit);
         cell_publish(cell++, t);
     }
-    struct record *record = &queue->records[index];
     record->wr_id = wr_id;
-    record->count = (uint32_t)(cell - first);
+    record->count = (uint32_t)(cell - record->cells);
     record->in_flight = true;
-    queue->next = position + 1;
     return result;
 }
 
-/* What the WR begun last uses besides: false, nothing done, if that is no handle of the type. */
-bool borrow_also(struct queue *queue, token t, enum type type);
+/* What the WR begun at a position uses besides: false, nothing done, if that is no handle of the type. */
+bool borrow_also(struct queue *queue, uint64_t position, token t, enum type type);
 
 /*
- * Whoever releases an object sees from here on that a WR begun uses it. So whether everything is alive is to be looked at
- * now: with object_stays or, for all that the WR at a position uses, here; *stale is what is not. Of the last ones
- * optional may be gone.
+ * Whoever releases an object sees from here on that a WR begun before end uses it. So whether everything is alive is to be
+ * looked at now: with object_stays or, for all that the WR at a position uses, borrow_stays; *stale is what is not. Of
+ * the last ones optional may be gone.
  */
-static inline void borrow_publish(struct queue *queue)
+static inline void borrow_publish(struct queue *queue, uint64_t end)
 {
-    atomic_store_explicit(&queue->cells.head, queue->next, memory_order_release);
+    atomic_store_explicit(&queue->cells.head, end, memory_order_release);
     full_fence();
 }
 bool borrow_stays(struct queue *queue, uint64_t position, int optional, token *stale);
 
-/* The device has those posted first of the WRs begun; the others are withdrawn. Leaves the gate. */
-void borrow_withdraw(struct queue *queue, uint64_t posted);
+/* Withdraws the WRs begun from first up to end: the device does not have them. */
+void borrow_withdraw(struct queue *queue, uint64_t first, uint64_t end);
 
-static inline void borrow_close(struct queue *queue, uint64_t posted, bool single)
+/* Leaves the gate, and releases what was waiting for a withdrawal. */
+static inline void borrow_close(struct queue *queue, bool single)
 {
-    if (__builtin_expect(queue->next != queue->began + posted, 0))
-        borrow_withdraw(queue, posted);
     struct finished finished = queue->finished;
     queue->finished.first = 0;
     gate_leave(&queue->posts, single);
@@ -233,60 +247,38 @@ enum completion {
 void borrow_ended(struct slot *used, token t, struct finished *finished);
 
 /* Ends the borrows of a record. */
-static inline void end_record(struct queue *queue, uint32_t index, struct finished *finished)
+static ALWAYS_INLINE void end_record(struct record *record, struct finished *finished)
 {
-    const struct record *record = &queue->records[index];
-    _Atomic token *cells = cells_of(queue, index);
-    for (uint32_t n = record->count; n; n--, cells++) {
-        token t = atomic_load_explicit(cells, memory_order_relaxed);
-        cell_clear(cells);
+    _Atomic token *cell = record->cells;
+    for (uint32_t n = record->count; n; n--, cell++) {
+        token t = atomic_load_explicit(cell, memory_order_relaxed);
+        cell_clear(cell);
         light_fence();
         if (__builtin_expect(word_now(slot_at(t)) != word_with(t, STATE_LIVE), 0))
             borrow_ended(slot_at(t), t, finished);
     }
 }
 
-/* Likewise of a completion that is not the next of an ordered queue: late, foreign, an SRQ's. */
-enum completion borrow_end_apart(const struct gate *gate, struct ibv_wc *wc, struct finished *finished);
-
-/* The queue that a completion's wr_id names; NULL if it names none. */
-static inline struct queue *queue_named(uint64_t wr_id, enum type type)
-{
-    if (wr_id >> 55 != token_base(type) >> 55 ||
-        (wr_id & INDEX_MASK) >= atomic_load_explicit(&slot_committed, memory_order_acquire) ||
-        slot_type(slot_at(wr_id)) != type)
-        return NULL;
-    return &queues_of(slot_at(wr_id))->at[wr_id >> RECV_SHIFT & 1];
-}
-
-/* Whether it is of the queue's present life, and ended inside this gate: else its ring is not ours to look at. */
-static inline bool queue_expects(const struct queue *queue, const struct gate *gate, uint64_t wr_id)
-{
-    return atomic_load_explicit(&queue->endings, memory_order_relaxed) == gate &&
-           (wr_id & ~(RECORD_MASK << RECORD_SHIFT)) == atomic_load_explicit(&queue->name, memory_order_acquire);
-}
+/* Likewise of any completion, one that is not the next of its queue, or late, or foreign. */
+enum completion borrow_end_any(struct endings *endings, struct ibv_wc *wc, struct finished *finished);
 
 /*
  * Ends the borrows of a completed WR, and of all older ones of an ordered queue. The caller is inside the CQ's gate, and
  * brings a CQ's completions in the order in which they were polled.
  */
-static inline enum completion borrow_end(const struct gate *gate, struct ibv_wc *wc, struct finished *finished)
+static ALWAYS_INLINE enum completion borrow_end(struct endings *endings, struct ibv_wc *wc, struct finished *finished)
 {
-    struct queue *queue = queue_named(wc->wr_id, TYPE_QP);
-    if (__builtin_expect(!queue || !queue_expects(queue, gate, wc->wr_id) || wc->qp_num != queue->qp_num, 0))
-        return borrow_end_apart(gate, wc, finished);
+    struct queue *queue = endings->expecting;
+    if (__builtin_expect(wc->wr_id != endings->expected || wc->qp_num != queue->qp_num, 0))
+        return borrow_end_any(endings, wc, finished);
     uint64_t tail = atomic_load_explicit(&queue->cells.tail, memory_order_relaxed);
-    uint64_t head = atomic_load_explicit(&queue->cells.head, memory_order_acquire);
-    uint64_t age = ((wc->wr_id >> RECORD_SHIFT) - tail) & RECORD_MASK;
-    if (__builtin_expect(age >= head - tail, 0))
-        return borrow_end_apart(gate, wc, finished);
-    uint64_t mask = queue->cells.mask, end = tail + age + 1;
-    wc->wr_id = queue->records[(end - 1) & mask].wr_id;
-    do {
-        end_record(queue, (uint32_t)(tail & mask), finished);
-        tail++;
-    } while (__builtin_expect(tail != end, 0));
-    atomic_store_explicit(&queue->cells.tail, tail, memory_order_release);
+    if (__builtin_expect(tail == atomic_load_explicit(&queue->cells.head, memory_order_acquire), 0))
+        return borrow_end_any(endings, wc, finished);
+    struct record *record = record_of(queue, tail);
+    wc->wr_id = record->wr_id;
+    end_record(record, finished);
+    atomic_store_explicit(&queue->cells.tail, tail + 1, memory_order_release);
+    endings->expected += UINT64_C(1) << RECORD_SHIFT; /* behind the last record it names none: found anew */
     return COMPLETION_OURS;
 }
 

@@ -1,0 +1,99 @@
+/*
+ * The short way of the commonest post: one WR of one piece, to the QP of an id, that breaks no rule. It does what post.c does,
+ * in as few instructions as that takes. Whatever is not so is left to post.c, which begins anew and says why.
+ */
+#ifndef MRG_QUICK_H
+#define MRG_QUICK_H
+
+#include "id.h"
+#include "mr.h"
+#include "qp.h"
+
+struct quick {
+    struct queue *queue;
+    bool single;
+    uint64_t wr_id; /* for the device */
+    struct ibv_sge sge;
+};
+
+/* The device refused the WR: withdraws it. -1 and errno. needs: the state below which the QP takes none. */
+int quick_refused(struct queue *queue, bool single, int error, enum ibv_qp_state needs, const struct here *here);
+
+/* The queue that the id's WRs go to, unless the handle is not good or the long way is to be taken. */
+static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which)
+{
+    token t = handle_token(id);
+    if (!names_slot(t, TYPE_ID))
+        return NULL;
+    const struct slot *slot = slot_at(t);
+    if (__builtin_expect(word_now(slot) != word_with(t, STATE_LIVE), 0))
+        return NULL;
+    return atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed);
+}
+
+static ALWAYS_INLINE struct qp *quick_qp(const struct queue *queue, int which)
+{
+    return (struct qp *)((char *)(uintptr_t)(queue - which) - offsetof(struct queues, at));
+}
+
+/* The MR is live and lends the piece: the rules of check_sge and check_message, without telling them apart. */
+static ALWAYS_INLINE bool quick_judge(const struct slot *mr, token t, uint64_t addr, uint64_t length, uint32_t access,
+                                      uint32_t pd)
+{
+    if (__builtin_expect(word_now(mr) != word_with(t, STATE_LIVE), 0))
+        return false;
+    struct mr_facts facts = mr_facts(mr);
+    if (__builtin_expect(length > MESSAGE_MAX || !range_within(addr, length, facts.addr, facts.length), 0))
+        return false;
+    return __builtin_expect(facts.pd == pd, 1) && __builtin_expect(!(access & ~facts.access), 1);
+}
+
+/*
+ * True: the WR is begun, inside the queue's gate; the caller hands it to the device, and quick_closes. False: nothing was
+ * done. The queue has posted the MR before, or its filter wants the long way.
+ */
+static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, token id, int which, uint64_t wr_id,
+                                      uint64_t addr, size_t length, mrg_mr *mr, uint32_t access)
+{
+    token t = handle_token(mr);
+    if (__builtin_expect(!length, 0) || !names_slot(t, TYPE_MR))
+        return false;
+    struct slot *slot = slot_at(t);
+    bool single = gate_single(&queue->posts);
+    gate_enter(&queue->posts, single);
+    uint64_t position = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
+    if (__builtin_expect(gate_is_shut(&queue->posts) || queue->id != id, 0) || !queue_has_room(queue, position) ||
+        __builtin_expect(!(atomic_load_explicit(&slot->hot.filter, memory_order_relaxed) & queue->cells.bit), 0)) {
+        gate_leave(&queue->posts, single);
+        return false;
+    }
+    struct record *record = record_of(queue, position);
+    cell_publish(&record->cells[0], t);
+    record->count = 1;
+    record->wr_id = wr_id;
+    quick->queue = queue;
+    quick->single = single;
+    quick->wr_id = borrow_wr_id(queue, position);
+    quick->sge.addr = addr;
+    quick->sge.length = (uint32_t)length;
+    borrow_publish(queue, position + 1);
+    if (__builtin_expect(quick_judge(slot, t, addr, length, access, quick_qp(queue, which)->base.pd), 1)) {
+        quick->sge.lkey = atomic_load_explicit(&slot->hot.lkey, memory_order_relaxed);
+        return true;
+    }
+    borrow_withdraw(queue, position, position + 1);
+    borrow_close(queue, single);
+    return false;
+}
+
+/* The device took the WR, or refused it with an errno. */
+static ALWAYS_INLINE int quick_close(const struct quick *quick, int error, enum ibv_qp_state needs,
+                                     const struct here *here)
+{
+    if (__builtin_expect(error, 0))
+        return quick_refused(quick->queue, quick->single, error, needs, here);
+    gate_leave(&quick->queue->posts, quick->single);
+    return 0;
+}
+
+#endif
