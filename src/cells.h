@@ -11,7 +11,7 @@
  *               closing: the verdict is waited for, which may be that the object is live again
  *     withdraw  cell_clear; full_fence; then as the end of a borrow
  *     complete  cell_clear; light_fence; word_now: live, and all is done; deferred: full_fence, and the release is tried
- *     unref     slot_move live -> deferred; tried: if a cell was seen, heavy_fence, and tried once more
+ *     unref     slot_move live -> deferred; tried; where that failed, by whatever, heavy_fence, and tried once more
  *     try       under the registry's lock: slot_move deferred -> closing; full_fence; look; slot_settle: freeing, or
  *               deferred again if a cell names it
  *     dereg     slot_move live -> closing; full_fence; look; slot_settle: freeing, or live again

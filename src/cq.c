@@ -234,12 +234,12 @@ static ALWAYS_INLINE int poll_inside(struct cq *cq, int count, struct ibv_wc *wc
 static ALWAYS_INLINE int poll_once(struct slot *slot, token t, int count, struct ibv_wc *wc, struct finished *finished)
 {
     struct cq *cq = cq_of(slot);
-    bool single = gate_single(&cq->endings.gate);
-    gate_enter(&cq->endings.gate, single);
+    unsigned int way = gate_way(&cq->endings.gate, token_generation(t));
+    gate_enter(&cq->endings.gate, way);
     int got = CQ_SHUT;
     if (__builtin_expect(!gate_is_shut(&cq->endings.gate) && word_now(slot) == word_with(t, STATE_LIVE), 1))
         got = __builtin_expect(cq->raw != NULL, 1) ? poll_inside(cq, count, wc, finished) : CQ_GONE;
-    gate_leave(&cq->endings.gate, single);
+    gate_leave(&cq->endings.gate, way);
     return got;
 }
 

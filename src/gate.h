@@ -4,8 +4,10 @@
  * waited for.
  *
  * A gate is shared, and then a lock; or its user has declared that one thread at a time comes, and entering is a plain
- * store. Which it is can change when the gate's object is made anew, while a thread with an old handle is still about
- * to enter or leave. So the two kinds have a word each, and who enters by one leaves by it.
+ * store. A gate outlives its object: a thread that found the object before it was destroyed may enter, and leave, while
+ * the gate serves another one. It must not undo what that one's thread stored. So there are several ways in: the lock,
+ * and a byte for each of the last lives of the gate; who enters by one leaves by it. (A thread would have to sleep
+ * through LIVES lives of a single-threaded gate between its look at the handle and its first store to do harm.)
  */
 #ifndef MRG_GATE_H
 #define MRG_GATE_H
@@ -15,10 +17,13 @@
 
 #include "fence.h"
 
+#define LIVES 8
+#define SHARED_WAY LIVES
+
 struct gate {
-    _Atomic uint32_t locked; /* shared: 0 free, 1 locked, 2 locked and others may sleep */
-    _Atomic uint32_t inside; /* single-threaded: 1 while the thread is inside */
-    _Atomic uint32_t shut;   /* how many keep it shut */
+    _Atomic uint32_t locked;       /* shared: 0 free, 1 locked, 2 locked and others may sleep */
+    _Atomic uint32_t shut;         /* how many keep it shut */
+    _Atomic uint8_t inside[LIVES]; /* single-threaded: 1 while the thread of that life is inside */
     _Atomic bool single;
 };
 
@@ -26,17 +31,18 @@ struct gate {
 void gate_sleep(struct gate *gate);
 void gate_wake(struct gate *gate);
 
-static inline bool gate_single(const struct gate *gate)
+/* The way in for who knows the gate's object by a handle of that generation. */
+static inline unsigned int gate_way(const struct gate *gate, uint32_t generation)
 {
-    return atomic_load_explicit(&gate->single, memory_order_relaxed);
+    return atomic_load_explicit(&gate->single, memory_order_relaxed) ? generation % LIVES : SHARED_WAY;
 }
 
-/* To be left, by the same way, even if the gate turns out to be shut. */
-static inline void gate_enter(struct gate *gate, bool single)
+/* To be left, by the same way, even if the gate turns out to be shut, or another object's. */
+static inline void gate_enter(struct gate *gate, unsigned int way)
 {
     uint32_t unlocked = 0;
-    if (single) {
-        atomic_store_explicit(&gate->inside, 1, memory_order_relaxed);
+    if (way != SHARED_WAY) {
+        atomic_store_explicit(&gate->inside[way], 1, memory_order_relaxed);
         light_fence();
     } else if (__builtin_expect(!atomic_compare_exchange_strong(&gate->locked, &unlocked, 1), 0)) {
         gate_sleep(gate);
@@ -48,18 +54,20 @@ static inline bool gate_is_shut(const struct gate *gate)
     return __builtin_expect(atomic_load_explicit(&gate->shut, memory_order_acquire) != 0, 0);
 }
 
-static inline void gate_leave(struct gate *gate, bool single)
+static inline void gate_leave(struct gate *gate, unsigned int way)
 {
-    if (single)
-        atomic_store_explicit(&gate->inside, 0, memory_order_release);
+    if (way != SHARED_WAY)
+        atomic_store_explicit(&gate->inside[way], 0, memory_order_release);
     else if (__builtin_expect(atomic_exchange_explicit(&gate->locked, 0, memory_order_release) == 2, 0))
         gate_wake(gate);
 }
 
 static inline bool gate_is_empty(const struct gate *gate)
 {
-    return !atomic_load_explicit(&gate->inside, memory_order_acquire) &&
-           !atomic_load_explicit(&gate->locked, memory_order_acquire);
+    for (int i = 0; i < LIVES; i++)
+        if (atomic_load_explicit(&gate->inside[i], memory_order_acquire))
+            return false;
+    return !atomic_load_explicit(&gate->locked, memory_order_acquire);
 }
 
 /* Nobody is inside from here to gate_open. Counted: several outsiders may be at it. */

@@ -34,6 +34,12 @@ static bool in_use(struct slot *slot)
     return object_in_flight(slot) || atomic_load(&slot->cold.users) || object_has_child(slot, TYPE_BORROW);
 }
 
+/* Cheaply: what was never posted, nor is used otherwise, is not in use. */
+static inline bool may_be_in_use(struct slot *slot)
+{
+    return atomic_load(&slot->hot.filter) || atomic_load(&slot->cold.users) || atomic_load(&slot->cold.children);
+}
+
 /* Raw verbs let an MR go that is in use. */
 static int dereg_observed(struct slot *slot, token t, const struct here *here)
 {
@@ -47,7 +53,7 @@ API(int, mrg_dereg_mr, (mrg_mr * mr), (mr))
     struct slot *slot = slot_find(mr, TYPE_MR);
     if (!slot)
         return refuse_release(mr, HERE);
-    if (__builtin_expect(options()->policy == POLICY_OBSERVE, 0) && in_use(slot))
+    if (__builtin_expect(may_be_in_use(slot), 0) && options()->policy == POLICY_OBSERVE && in_use(slot))
         return dereg_observed(slot, handle_token(mr), HERE);
     return object_end(slot, handle_token(mr), HERE);
 }

@@ -28,7 +28,7 @@ struct post {
     struct queues *queues;
     struct queue *queue;
     const struct here *here;
-    bool single;
+    unsigned int way;
     uint64_t first;         /* the position of the chain's first record, */
     uint64_t next;          /* and behind the last one taken */
     struct reason refused;  /* of the first WR in which a rule is broken */
@@ -42,9 +42,9 @@ static inline bool post_open(struct post *post, token owner, int which, const st
     post->queues = queues_of(post->slot);
     post->queue = &post->queues->at[which];
     post->here = here;
-    post->single = gate_single(&post->queue->posts);
+    post->way = gate_way(&post->queue->posts, token_generation(owner));
     post->observed.verdict.rule = RULE_NONE;
-    post->refused.begun = borrow_open(post->queue, owner, post->single, &post->first);
+    post->refused.begun = borrow_open(post->queue, owner, post->way, &post->first);
     post->next = post->first;
     return __builtin_expect(post->refused.begun == BEGIN_OK, 1);
 }
@@ -88,7 +88,7 @@ static inline void close_posted(const struct post *post, uint64_t posted)
 {
     if (__builtin_expect(post->next != post->first + posted, 0))
         borrow_withdraw(post->queue, post->first + posted, post->next);
-    borrow_close(post->queue, post->single);
+    borrow_close(post->queue, post->way);
 }
 
 static __attribute__((noinline)) int withdraw_and_refuse(struct post *post)
@@ -523,13 +523,13 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
 
 /* One WR, see quick.h */
 
-int quick_refused(struct queue *queue, bool single, int error, enum ibv_qp_state needs, const struct here *here)
+int quick_refused(struct queue *queue, unsigned int way, int error, enum ibv_qp_state needs, const struct here *here)
 {
     struct slot *owner = slot_at(queue->owner);
     bool early = qp_of(owner)->raw->state < needs;
     uint64_t head = queue->cells.head;
     borrow_withdraw(queue, head - 1, head);
-    borrow_close(queue, single);
+    borrow_close(queue, way);
     return refused_below(owner, error, early, here);
 }
 

@@ -274,14 +274,14 @@ static bool end_shared(struct queue *queue, struct ibv_wc *wc, struct finished *
 static bool end_of_srq(struct queue *queue, struct ibv_wc *wc, struct finished *finished)
 {
     struct gate *gate = &queue->own_endings.gate;
-    gate_enter(gate, false);
+    gate_enter(gate, SHARED_WAY);
     while (gate_is_shut(gate)) {
-        gate_leave(gate, false);
+        gate_leave(gate, SHARED_WAY);
         sched_yield();
-        gate_enter(gate, false);
+        gate_enter(gate, SHARED_WAY);
     }
     bool ours = end_shared(queue, wc, finished);
-    gate_leave(gate, false);
+    gate_leave(gate, SHARED_WAY);
     return ours;
 }
 

@@ -145,17 +145,17 @@ static inline uint64_t borrow_wr_id(const struct queue *queue, uint64_t position
 }
 
 /*
- * Posting. Enters the queue's gate until borrow_close, which is told the same single; *ret is where the first record is to
+ * Posting. Enters the queue's gate until borrow_close, which is told the same way; *ret is where the first record is to
  * be taken. BEGIN_CLOSED, and outside: the queue's owner is going or gone.
  */
-static inline enum begin borrow_open(struct queue *queue, token owner, bool single, uint64_t *ret)
+static inline enum begin borrow_open(struct queue *queue, token owner, unsigned int way, uint64_t *ret)
 {
-    gate_enter(&queue->posts, single);
+    gate_enter(&queue->posts, way);
     if (__builtin_expect(!gate_is_shut(&queue->posts) && queue->owner == owner, 1)) {
         *ret = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
         return BEGIN_OK;
     }
-    gate_leave(&queue->posts, single);
+    gate_leave(&queue->posts, way);
     return BEGIN_CLOSED;
 }
 
@@ -226,11 +226,11 @@ bool borrow_stays(struct queue *queue, uint64_t position, int optional, token *s
 void borrow_withdraw(struct queue *queue, uint64_t first, uint64_t end);
 
 /* Leaves the gate, and releases what was waiting for a withdrawal. */
-static inline void borrow_close(struct queue *queue, bool single)
+static inline void borrow_close(struct queue *queue, unsigned int way)
 {
     struct finished finished = queue->finished;
     queue->finished.first = 0;
-    gate_leave(&queue->posts, single);
+    gate_leave(&queue->posts, way);
     if (__builtin_expect(finished.first != 0, 0))
         release_finished(&finished);
 }

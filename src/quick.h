@@ -11,16 +11,16 @@
 
 struct quick {
     struct queue *queue;
-    bool single;
+    unsigned int way;
     uint64_t wr_id; /* for the device */
     struct ibv_sge sge;
 };
 
 /* The device refused the WR: withdraws it. -1 and errno. needs: the state below which the QP takes none. */
-int quick_refused(struct queue *queue, bool single, int error, enum ibv_qp_state needs, const struct here *here);
+int quick_refused(struct queue *queue, unsigned int way, int error, enum ibv_qp_state needs, const struct here *here);
 
-/* The queue that the id's WRs go to, unless the handle is not good or the long way is to be taken. */
-static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which)
+/* The queue that the id's WRs go to, NULL if the handle is not good or the long way is to be taken; *way into its gate. */
+static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which, unsigned int *way)
 {
     token t = handle_token(id);
     if (!names_slot(t, TYPE_ID))
@@ -28,7 +28,10 @@ static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which)
     const struct slot *slot = slot_at(t);
     if (__builtin_expect(word_now(slot) != word_with(t, STATE_LIVE), 0))
         return NULL;
-    return atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed);
+    uintptr_t packed = atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed);
+    struct queue *queue = (struct queue *)(packed & -(uintptr_t)LIVES);
+    *way = queue ? gate_way(&queue->posts, (uint32_t)packed) : 0;
+    return queue;
 }
 
 static ALWAYS_INLINE struct qp *quick_qp(const struct queue *queue, int which)
@@ -52,19 +55,18 @@ static ALWAYS_INLINE bool quick_judge(const struct slot *mr, token t, uint64_t a
  * True: the WR is begun, inside the queue's gate; the caller hands it to the device, and quick_closes. False: nothing was
  * done. The queue has posted the MR before, or its filter wants the long way.
  */
-static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, token id, int which, uint64_t wr_id,
-                                      uint64_t addr, size_t length, mrg_mr *mr, uint32_t access)
+static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, unsigned int way, token id, int which,
+                                      uint64_t wr_id, uint64_t addr, size_t length, mrg_mr *mr, uint32_t access)
 {
     token t = handle_token(mr);
     if (__builtin_expect(!length, 0) || !names_slot(t, TYPE_MR))
         return false;
     struct slot *slot = slot_at(t);
-    bool single = gate_single(&queue->posts);
-    gate_enter(&queue->posts, single);
+    gate_enter(&queue->posts, way);
     uint64_t position = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
     if (__builtin_expect(gate_is_shut(&queue->posts) || queue->id != id, 0) || !queue_has_room(queue, position) ||
         __builtin_expect(!(atomic_load_explicit(&slot->hot.filter, memory_order_relaxed) & queue->cells.bit), 0)) {
-        gate_leave(&queue->posts, single);
+        gate_leave(&queue->posts, way);
         return false;
     }
     struct record *record = record_of(queue, position);
@@ -72,7 +74,7 @@ static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, 
     record->count = 1;
     record->wr_id = wr_id;
     quick->queue = queue;
-    quick->single = single;
+    quick->way = way;
     quick->wr_id = borrow_wr_id(queue, position);
     quick->sge.addr = addr;
     quick->sge.length = (uint32_t)length;
@@ -82,7 +84,7 @@ static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, 
         return true;
     }
     borrow_withdraw(queue, position, position + 1);
-    borrow_close(queue, single);
+    borrow_close(queue, way);
     return false;
 }
 
@@ -91,8 +93,8 @@ static ALWAYS_INLINE int quick_close(const struct quick *quick, int error, enum 
                                      const struct here *here)
 {
     if (__builtin_expect(error, 0))
-        return quick_refused(quick->queue, quick->single, error, needs, here);
-    gate_leave(&quick->queue->posts, quick->single);
+        return quick_refused(quick->queue, quick->way, error, needs, here);
+    gate_leave(&quick->queue->posts, quick->way);
     return 0;
 }
 

@@ -85,9 +85,10 @@ static bool kept_by_children(const struct slot *slot)
     return class_of(slot)->body_size && slot->hot.body->kept_by_children;
 }
 
-static bool borrowed(const struct slot *slot, token t)
+/* What no queue ever posted is not looked for. */
+static inline bool borrowed(const struct slot *slot, token t)
 {
-    return cells_look(slot, t, 1, NULL);
+    return atomic_load(&slot->hot.filter) && cells_look(slot, t, 1, NULL);
 }
 
 /*
@@ -498,12 +499,16 @@ int object_destroy(const void *handle, enum type type, const struct here *here)
 static bool last_reference_gone(struct slot *slot, token t)
 {
     if (!kept_by_children(slot))
-        while (!slot_move(slot, t, STATE_LIVE, STATE_DEFERRED) && slot_state(slot) == STATE_CLOSING)
-            sched_yield();
+        while (!slot_move(slot, t, STATE_LIVE, STATE_DEFERRED))
+            if (await_verdict(slot, t) != word_with(t, STATE_LIVE))
+                break;
     if (take_lock_and_claim(slot))
         return true;
-    /* A completion that saw the object live has cleared its cell, but may not have let us see it: see cells.h. */
-    if (!borrowed(slot, t))
+    /*
+     * A completion that saw the object live has cleared its cell, but may not have let us see it, nor those who try after
+     * us: see cells.h. So whatever was in the way, all completions are made to show what they did.
+     */
+    if (!atomic_load(&slot->hot.filter) || slot_state(slot) != STATE_DEFERRED)
         return false;
     heavy_fence();
     return take_lock_and_claim(slot);

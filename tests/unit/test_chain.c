@@ -218,8 +218,8 @@ Test(chain, every_opcode_arrives_with_its_fields)
         const struct ibv_send_wr *raw = &stub.last_send;
         cr_expect_eq(raw->opcode, table[i].opcode);
         cr_expect_eq(raw->imm_data, 0x12345678);
-        bool one_sided = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_RDMA_WRITE ||
-                         wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+        bool one_sided =
+            wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_RDMA_WRITE || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
         if (atomic)
             cr_expect(raw->wr.atomic.remote_addr == 0x1000 && raw->wr.atomic.rkey == 4);
         if (one_sided)
