@@ -21,8 +21,7 @@ struct id {
     _Atomic token srq;             /* made for the id; 0: none */
     _Atomic token registration_pd; /* the QP's PD, or the device's; 0: no device yet */
     _Atomic token cqs[2];          /* made for the QP, by queue; 0: none */
-    struct queue
-        *_Atomic queues[2]; /* where quick.h posts to: they were the QP's, if they say that they are the id's */
+    _Atomic uintptr_t queues[2];   /* where quick.h posts to, 0: nowhere; the low bits name the way into its gate */
 
     /* What mrg_get_request gives to the ids it returns. */
     bool has_request_attr;
