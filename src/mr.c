@@ -37,7 +37,9 @@ static bool in_use(struct slot *slot)
 /* Cheaply: what was never posted, nor is used otherwise, is not in use. */
 static inline bool may_be_in_use(struct slot *slot)
 {
-    return atomic_load(&slot->hot.filter) || atomic_load(&slot->cold.users) || atomic_load(&slot->cold.children);
+    return atomic_load_explicit(&slot->hot.filter, memory_order_relaxed) |
+           atomic_load_explicit(&slot->cold.users, memory_order_relaxed) |
+           atomic_load_explicit(&slot->cold.children, memory_order_relaxed);
 }
 
 /* Raw verbs let an MR go that is in use. */

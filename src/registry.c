@@ -66,18 +66,17 @@ static inline void link_enter(struct link *link, struct slot *parent)
     atomic_fetch_add(&parent->cold.children, 1);
 }
 
-static inline struct slot *link_leave(struct link *link)
+/* Whether it was the parent's last. */
+static inline bool link_leave(struct link *link, struct slot *parent)
 {
-    struct slot *parent = &slot_table[link->parent];
     if (link->next)
         link_named(link->next)->prev = link->prev;
     if (link->prev)
         link_named(link->prev)->next = link->next;
     else
         parent->cold.first_child = link->next;
-    atomic_fetch_sub(&parent->cold.children, 1);
     link->parent = 0;
-    return parent;
+    return atomic_fetch_sub(&parent->cold.children, 1) == 1;
 }
 
 static bool kept_by_children(const struct slot *slot)
@@ -118,8 +117,8 @@ static void bury(const struct class *class, struct slot *slot, uint32_t *orphans
         struct link *link = link_of(slot, edge);
         if (!link->parent)
             continue;
-        struct slot *parent = link_leave(link);
-        if (!atomic_load(&parent->cold.children) && claim_orphan(parent)) {
+        struct slot *parent = &slot_table[link->parent];
+        if (link_leave(link, parent) && claim_orphan(parent)) {
             parent->cold.next = *orphans;
             *orphans = slot_index(parent);
         }
@@ -415,8 +414,8 @@ static enum rule blame_borrows(const struct slot *slot, token t, char *why, size
 /* Only the one reference of whoever closes, no child, no user. */
 static bool nothing_in_the_way(struct slot *slot, token t)
 {
-    return atomic_load(&slot->cold.references) == references_of(t, 1) && !atomic_load(&slot->cold.children) &&
-           !atomic_load(&slot->cold.users) && !borrowed(slot, t);
+    return atomic_load(&slot->cold.references) == references_of(t, 1) &&
+           !(atomic_load(&slot->cold.children) | atomic_load(&slot->cold.users)) && !borrowed(slot, t);
 }
 
 /* The object is closing: why it cannot be closed, RULE_NONE where it can. */
@@ -547,8 +546,8 @@ struct slot *object_cut(struct slot *child, uint32_t edge)
 {
     pthread_mutex_lock(&lock);
     struct link *link = link_of(child, edge);
-    struct slot *parent = link->parent ? link_leave(link) : NULL;
-    bool orphan = parent && claim_orphan(parent);
+    struct slot *parent = &slot_table[link->parent];
+    bool orphan = link->parent && link_leave(link, parent) && claim_orphan(parent);
     pthread_mutex_unlock(&lock);
     return orphan ? parent : NULL;
 }
@@ -568,7 +567,7 @@ int object_join(struct slot *child, uint32_t edge, token parent)
         pthread_mutex_lock(&lock);
         error = link->parent ? 0 : enter(link, parent); /* another thread may have been faster */
         if (error)
-            link_leave(link);
+            link_leave(link, slot_at(parent));
         pthread_mutex_unlock(&lock);
     } while (error == EAGAIN && !sched_yield());
     return error ? -1 : 0;

@@ -138,6 +138,7 @@ static void try_all(void *h, int error)
     TRY(mrg_destroy_comp_channel(h));
     TRY(mrg_comp_channel_fd(h));
     TRY(mrg_create_cq(h, 1, NULL, NULL, 0));
+    TRY(mrg_create_cq_ex(h, &(mrg_cq_init_attr_ex){.cqe = 1}));
     TRY(mrg_destroy_cq(h));
     TRY(mrg_resize_cq(h, 1));
     TRY(mrg_cq_raw(h));
@@ -209,7 +210,7 @@ static void try_all(void *h, int error)
     TRY(mrg_qp_raw(h));
     TRY(mrg_id_raw(h));
 #undef TRY
-    cr_expect_eq(n, 155);
+    cr_expect_eq(n, 156);
 }
 
 Test(handles, no_call_takes_one_that_is_not_good)
@@ -300,6 +301,8 @@ Test(handles, beside_the_first_argument)
     expect_each_refused(wrong, pd, mrg_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0));
     expect_each_refused(wrong, pd, mrg_mr_move(mr, pd));
     expect_each_refused(wrong, channel, mrg_create_cq(rig.context, 1, NULL, channel, 0));
+    expect_each_refused(wrong, channel,
+                        mrg_create_cq_ex(rig.context, &(mrg_cq_init_attr_ex){.cqe = 1, .channel = channel}));
     expect_each_refused(wrong, pd, mrg_create_qp(id, pd, &attr));
     expect_each_refused(wrong, pd, mrg_create_srq(id, pd, &srq));
     wrong.handles[0] = mr;
