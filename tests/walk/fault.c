@@ -105,6 +105,7 @@ static bool refuse_allocation(const char *name)
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__real_mmap(void *addr, size_t length, int protection, int flags, int fd, off_t offset);
 int __real_mprotect(void *addr, size_t length, int protection);
 int __real_madvise(void *addr, size_t length, int advice);
@@ -125,6 +126,12 @@ void *__wrap_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size)
 {
     return refuse_allocation("realloc") ? NULL : __real_realloc(old, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return refuse_allocation("aligned_alloc") ? NULL : __real_aligned_alloc(alignment, size);
 }
 
 void *__wrap_mmap(void *addr, size_t length, int protection, int flags, int fd, off_t offset);
