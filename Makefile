@@ -1,8 +1,8 @@
 # mrguard. `make help` lists the targets.
 #
-# Variants are built side by side under build/: plain (gcc), san (clang with AddressSanitizer,
-# UndefinedBehaviorSanitizer and LeakSanitizer) and, for the stress test alone, tsan (clang with ThreadSanitizer).
-# So both compilers see every file with the strict flags.
+# Variants are built side by side under build/: plain (gcc), debug (gcc, which also reports aliased borrows), san (clang
+# with AddressSanitizer, UndefinedBehaviorSanitizer and LeakSanitizer) and, for the stress test alone, tsan (clang with
+# ThreadSanitizer). So both compilers see every file with the strict flags.
 
 BUILD ?= build
 # As the user wrote it, quotes and dollars and all: it goes to the demo through the environment.
@@ -21,6 +21,9 @@ LIBS := -lrdmacm -libverbs
 CC_plain ?= gcc
 # Calls of libc and libibverbs go through the GOT at once: two instructions less for each.
 FLAGS_plain := -O2 -fno-plt -D_FORTIFY_SOURCE=2
+# The debug build: the same API and SONAME, so a program need not be built anew for it.
+CC_debug ?= gcc
+FLAGS_debug := -Og -fno-omit-frame-pointer -DMRG_DEBUG -D_FORTIFY_SOURCE=2
 CC_san ?= clang
 FLAGS_san := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 CC_tsan ?= clang
@@ -35,10 +38,10 @@ STRESS := tests/stress/stress.c tests/stub/stub.c
 # The failure walk. The linker sends mrguard's allocations to it, and nobody else's.
 WALK := $(wildcard tests/walk/*.c) tests/rxe/held.c tests/stub/inject.c
 WALK_WRAPS := $(foreach f,malloc calloc realloc aligned_alloc mmap mprotect madvise,-Wl,--wrap=$f)
-VARIANTS := plain san tsan
+VARIANTS := plain debug san tsan
 
 .PHONY: all packages have check demo bench-quick bench-rxe unit rxe walk format clean help
-all: $(foreach v,plain,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/libmrguard.a $(EXAMPLES:%=$(BUILD)/$v/%)) ## build the library and the examples
+all: $(BUILD)/plain/libmrguard.so $(BUILD)/plain/libmrguard.a $(BUILD)/debug/libmrguard.so $(EXAMPLES:%=$(BUILD)/plain/%) ## build the library, its debug build and the examples
 	@:
 
 # One variant: its library, its tests, its examples.
@@ -98,7 +101,8 @@ endif
 
 BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(BUILD)/$v/walk $(EXAMPLES:%=$(BUILD)/$v/%))
 
-have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress
+have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress \
+  $(BUILD)/debug/libmrguard.so $(BUILD)/debug/unit
 	@:
 
 check: packages ## build and run everything: the tests' last line is "N passed, N failed" (13 min)

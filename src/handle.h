@@ -119,6 +119,7 @@ struct hot {
             _Atomic uint32_t rkey;
             _Atomic uint32_t access; /* MR: IBV_ACCESS_* */
             _Atomic uint32_t pd;     /* MR: slot index of its PD */
+            bool elsewhere;          /* MR, in the debug build alone: it covers no memory of the process */
         };
         struct event_facts event;
     };

@@ -103,6 +103,8 @@ static inline __attribute__((always_inline)) void record(struct slot *slot, cons
     atomic_store_explicit(&slot->hot.rkey, raw->rkey, memory_order_relaxed);
     atomic_store_explicit(&slot->hot.pd, pd_of(slot_at(r->pd))->root, memory_order_relaxed);
     slot->hot.raw = raw;
+    if (DEBUG_BUILD)
+        slot->hot.elsewhere = r->special && r->special->form != AT_IOVA;
     slot->cold.owner = r->owner;
     report_registered(1, r->length);
 }

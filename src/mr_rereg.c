@@ -42,6 +42,7 @@ static void take_over(struct slot *slot, const struct change *c)
         report_registered(-1, slot->hot.length);
         report_registered(1, c->length);
         slot->hot.addr = (uintptr_t)c->addr;
+        slot->hot.elsewhere = false;
         slot->hot.length = c->length;
     }
     if (c->flags & IBV_REREG_MR_CHANGE_ACCESS)

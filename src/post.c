@@ -33,6 +33,7 @@ struct post {
     uint64_t next;          /* and behind the last one taken */
     struct reason refused;  /* of the first WR in which a rule is broken */
     struct reason observed; /* likewise */
+    struct alias alias;     /* debug build: the first of its pieces that overlaps another in flight */
 };
 
 static inline bool post_open(struct post *post, token owner, int which, const struct here *here)
@@ -44,6 +45,8 @@ static inline bool post_open(struct post *post, token owner, int which, const st
     post->here = here;
     post->way = gate_way(&post->queue->posts, token_generation(owner));
     post->observed.verdict.rule = RULE_NONE;
+    if (DEBUG_BUILD)
+        post->alias.mr = NULL;
     post->refused.begun = borrow_open(post->queue, owner, post->way, &post->first);
     post->next = post->first;
     return __builtin_expect(post->refused.begun == BEGIN_OK, 1);
@@ -105,9 +108,16 @@ static int refused_below(const struct slot *owner, int error, bool early, const 
     return failed_below(error);
 }
 
+static inline bool nothing_to_report(const struct post *post)
+{
+    return post->observed.verdict.rule == RULE_NONE && !(DEBUG_BUILD && post->alias.mr);
+}
+
 /* The device refused a WR, or there is something to report. */
 static __attribute__((noinline)) int posted_with(const struct post *post, int error, bool early)
 {
+    if (DEBUG_BUILD && post->alias.mr)
+        alias_tell(&post->alias);
     const struct reason *observed = &post->observed;
     if (observed->verdict.rule != RULE_NONE) {
         finding_observed();
@@ -183,8 +193,23 @@ static inline uint32_t lkey_of(const mrg_sge *piece, const struct pieces *pieces
     return atomic_load_explicit(&slot_at(handle_token(piece->mr))->hot.lkey, memory_order_relaxed);
 }
 
-/* Judges the pieces of a WR and writes those that are not empty to sges: how many; -1: the WR is refused. */
-static inline int ready_pieces(struct post *post, const struct pieces *pieces, struct ibv_sge *sges)
+/* The i-th piece with bytes of the post's n-th WR is about to be in flight. */
+static void note_use(struct post *post, const mrg_sge *piece, const struct pieces *pieces, uint64_t n, int i)
+{
+    const struct slot *mr = slot_at(handle_token(piece->mr));
+    if (!piece->mr || pieces->is_inline || mr->hot.elsewhere)
+        return;
+    uint64_t start = (uintptr_t)((const struct ibv_mr *)mr->hot.raw)->addr;
+    struct use use = {.addr = (uintptr_t)piece->addr - mr->hot.addr + start,
+                      .length = piece->length,
+                      .writes = pieces->access & IBV_ACCESS_LOCAL_WRITE,
+                      .here = *post->here};
+    const struct record *record = record_of(post->queue, record_at(post->queue, post->first + n));
+    alias_begin(&uses_of(post->queue, record)[i], &use, mr, &post->alias);
+}
+
+/* Judges the pieces of the n-th WR and writes those with bytes to sges: how many; -1: the WR is refused. */
+static inline int ready_pieces(struct post *post, const struct pieces *pieces, uint64_t n, struct ibv_sge *sges)
 {
     uint64_t bytes = 0;
     int filled = 0;
@@ -198,6 +223,8 @@ static inline int ready_pieces(struct post *post, const struct pieces *pieces, s
         if (__builtin_expect(rule != RULE_NONE, 0) &&
             !broken(post, pieces->send, pieces->sgl, &(struct verdict){.rule = rule, .piece = i}))
             return -1;
+        if (DEBUG_BUILD)
+            note_use(post, piece, pieces, n, filled);
         sges[filled].addr = (uintptr_t)piece->addr;
         sges[filled].length = (uint32_t)piece->length;
         sges[filled++].lkey = lkey_of(piece, pieces);
@@ -312,7 +339,7 @@ static __attribute__((noinline)) int ready_odd(struct post *post, const mrg_send
         return -1;
     struct pieces pieces = {
         wr, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), wr->send_flags & IBV_SEND_INLINE, qp->max_inline};
-    int filled = ready_pieces(post, &pieces, sges);
+    int filled = ready_pieces(post, &pieces, n, sges);
     return first && filled >= 0 && changes_window(wr) && !window_begin(post, wr) ? -1 : filled;
 }
 
@@ -338,7 +365,7 @@ static inline bool ready_send(struct post *post, const struct qp *qp, const mrg_
     struct ibv_sge *sges = sges_at(queue, n, !raw);
     bool plain = is_plain(qp, queue, wr);
     struct pieces pieces = {wr, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), false, 0};
-    int filled = __builtin_expect(plain, 1) ? ready_pieces(post, &pieces, sges)
+    int filled = __builtin_expect(plain, 1) ? ready_pieces(post, &pieces, n, sges)
                                             : ready_odd(post, wr, false, n, !raw || n < GROUP, sges);
     if (__builtin_expect(filled < 0, 0))
         return false;
@@ -430,7 +457,7 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     if (__builtin_expect(windows, 0))
         windows_end(&post, first, NULL, posted);
     close_posted(&post, posted);
-    if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
+    if (__builtin_expect(!error && nothing_to_report(&post), 1))
         return 0;
     *bad = nth_send(first, posted);
     return posted_with(&post, error, early);
@@ -455,7 +482,7 @@ static inline bool ready_recv(struct post *post, const mrg_recv_wr *wr, uint64_t
     struct queue *queue = post->queue;
     struct ibv_sge *sges = sges_at(queue, n, !raw);
     struct pieces pieces = {NULL, wr->sg_list, wr->num_sge, IBV_ACCESS_LOCAL_WRITE, false, 0};
-    int filled = ready_pieces(post, &pieces, sges);
+    int filled = ready_pieces(post, &pieces, n, sges);
     if (__builtin_expect(filled < 0, 0))
         return false;
     if (__builtin_expect(!raw, 0))
@@ -515,7 +542,7 @@ int post_recvs(token owner, const mrg_recv_wr *first, const mrg_recv_wr **bad, c
         error = hand_more_recvs(&post, nth_recv(first, GROUP), raw, &posted);
     bool early = error && slot_type(post.slot) == TYPE_QP && qp_of(post.slot)->raw->state < IBV_QPS_INIT;
     close_posted(&post, posted);
-    if (__builtin_expect(!error && post.observed.verdict.rule == RULE_NONE, 1))
+    if (__builtin_expect(!error && nothing_to_report(&post), 1))
         return 0;
     *bad = nth_recv(first, posted);
     return posted_with(&post, error, early);

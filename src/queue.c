@@ -36,9 +36,11 @@ static void free_ring(struct queue *queue)
         free(record_of(queue, 0));
     free(queue->order);
     free(queue->sges);
+    free(queue->uses);
     queue->cells.at = NULL;
     queue->order = NULL;
     queue->sges = NULL;
+    queue->uses = NULL;
 }
 
 /* The ring of a queue that is closed, so that nobody looks at it. */
@@ -57,7 +59,8 @@ static int make_ring(struct queue *queue, const struct queue_size *size)
     queue->cells.at = first ? first->cells : NULL;
     queue->order = size->in_order ? NULL : lines_alloc(records * sizeof *queue->order);
     queue->sges = lines_alloc((size_t)(GROUP + 1) * max_sge * sizeof *queue->sges);
-    if (!first || (!size->in_order && !queue->order) || !queue->sges) {
+    queue->uses = DEBUG_BUILD ? lines_alloc(records * max_sge * sizeof *queue->uses) : NULL;
+    if (!first || (!size->in_order && !queue->order) || !queue->sges || (DEBUG_BUILD && !queue->uses)) {
         free_ring(queue);
         return errno = ENOMEM, -1;
     }
@@ -118,9 +121,9 @@ void borrow_ended(struct slot *used, token t, struct finished *finished)
         finished_add(finished, used);
 }
 
-static void end_shared_record(struct record *record, struct finished *finished)
+static void end_shared_record(const struct queue *queue, struct record *record, struct finished *finished)
 {
-    end_record(record, finished);
+    end_record(queue, record, finished);
     record->in_flight = false;
 }
 
@@ -129,10 +132,10 @@ static void drop(struct queue *queue, struct finished *finished)
 {
     uint64_t head = queue->cells.head;
     for (uint64_t i = queue->cells.tail; !queue->order && i != head; i++)
-        end_record(record_of(queue, i), finished);
+        end_record(queue, record_of(queue, i), finished);
     for (uint32_t i = 0; queue->order && i <= queue->cells.mask; i++) {
         if (record_of(queue, i)->in_flight)
-            end_shared_record(record_of(queue, i), finished);
+            end_shared_record(queue, record_of(queue, i), finished);
         queue->order[i] = i;
     }
     queue->cells.tail = queue->room = head;
@@ -196,6 +199,8 @@ bool borrow_stays(struct queue *queue, uint64_t position, int optional, token *s
 
 static void withdraw_record(struct queue *queue, struct record *record)
 {
+    if (DEBUG_BUILD)
+        alias_end(uses_of(queue, record), queue->max_sge);
     _Atomic token *cell = record->cells;
     for (; record->count; record->count--, cell++) {
         token t = atomic_load_explicit(cell, memory_order_relaxed);
@@ -246,7 +251,7 @@ static bool end_in_order(struct queue *queue, struct ibv_wc *wc, struct finished
     uint64_t end = tail + age + 1;
     wc->wr_id = record_of(queue, end - 1)->wr_id;
     while (tail != end)
-        end_record(record_of(queue, tail++), finished);
+        end_record(queue, record_of(queue, tail++), finished);
     atomic_store_explicit(&queue->cells.tail, end, memory_order_release);
     queue->endings->expecting = queue;
     queue->endings->expected = borrow_wr_id(queue, end);
@@ -264,7 +269,7 @@ static bool end_shared(struct queue *queue, struct ibv_wc *wc, struct finished *
     if (!record->in_flight)
         return false;
     wc->wr_id = record->wr_id;
-    end_shared_record(record, finished);
+    end_shared_record(queue, record, finished);
     uint64_t tail = atomic_load_explicit(&queue->cells.tail, memory_order_relaxed);
     queue->order[tail & queue->cells.mask] = index;
     atomic_store_explicit(&queue->cells.tail, tail + 1, memory_order_release);

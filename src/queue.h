@@ -24,6 +24,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "alias.h"
 #include "gate.h"
 #include "registry.h"
 
@@ -67,6 +68,7 @@ struct queue {
     uint32_t max_sge;
     uint32_t *order;      /* SRQ: the record at each place of the ring; NULL: the place is the record */
     struct ibv_sge *sges; /* (GROUP + 1) * max_sge of them, for the post under way */
+    struct use *uses;     /* in the debug build: one for each cell, by record */
 
     /* Of the post under way, inside the gate */
     _Alignas(LINE) struct gate posts;
@@ -135,6 +137,13 @@ static inline uint32_t record_at(const struct queue *queue, uint64_t position)
 static inline struct record *record_of(const struct queue *queue, uint64_t record)
 {
     return (struct record *)((char *)cells_at(&queue->cells, record) - offsetof(struct record, cells));
+}
+
+/* In the debug build: what the pieces of a record's WR do to memory, max_sge uses. */
+static inline struct use *uses_of(const struct queue *queue, const struct record *record)
+{
+    size_t bytes = (size_t)((const char *)record->cells - (const char *)queue->cells.at);
+    return &queue->uses[bytes / queue->cells.stride * queue->max_sge];
 }
 
 /* What the device is to get as the wr_id of the WR begun at a position. */
@@ -247,8 +256,10 @@ enum completion {
 void borrow_ended(struct slot *used, token t, struct finished *finished);
 
 /* Ends the borrows of a record. */
-static ALWAYS_INLINE void end_record(struct record *record, struct finished *finished)
+static ALWAYS_INLINE void end_record(const struct queue *queue, struct record *record, struct finished *finished)
 {
+    if (DEBUG_BUILD)
+        alias_end(uses_of(queue, record), queue->max_sge);
     _Atomic token *cell = record->cells;
     for (uint32_t n = record->count; n; n--, cell++) {
         token t = atomic_load_explicit(cell, memory_order_relaxed);
@@ -276,7 +287,7 @@ static ALWAYS_INLINE enum completion borrow_end(struct endings *endings, struct 
         return borrow_end_any(endings, wc, finished);
     struct record *record = record_of(queue, tail);
     wc->wr_id = record->wr_id;
-    end_record(record, finished);
+    end_record(queue, record, finished);
     atomic_store_explicit(&queue->cells.tail, tail + 1, memory_order_release);
     endings->expected += UINT64_C(1) << RECORD_SHIFT; /* behind the last record it names none: found anew */
     return COMPLETION_OURS;

@@ -72,7 +72,9 @@ static void set_up(void)
     verbs.dereg_mr = dereg_to_pool;
     struct sockaddr addr = {0};
     mrg_qp_init_attr attr = {.cap = {64, 64, 4, 4, 0}, .single_threaded = !getenv("SHARED")}, shared = attr;
-    mrg_cq_init_attr_ex one_poller = {.cqe = 64, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = getenv("SHARED") ? 0 : IBV_CREATE_CQ_ATTR_SINGLE_THREADED};
+    mrg_cq_init_attr_ex one_poller = {.cqe = 64,
+                                      .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                                      .flags = getenv("SHARED") ? 0 : IBV_CREATE_CQ_ATTR_SINGLE_THREADED};
     must(mrg_create_id(NULL, &waiting_id, NULL, RDMA_PS_TCP) || mrg_bind_addr(waiting_id, &addr) ||
          mrg_create_qp(waiting_id, NULL, &attr));
     must(mrg_create_id(NULL, &id, NULL, RDMA_PS_TCP) || mrg_bind_addr(id, &addr));
