@@ -107,22 +107,26 @@ static uint32_t other_edge(uint32_t edge)
 }
 
 /* One change less is under way; with the last one others may change it. */
-static void end_change(struct mw *mw)
+static void end_change(struct slot *slot)
 {
+    struct mw *mw = mw_of(slot);
     if (!--mw->changes)
         atomic_store(&mw->changer, NULL);
+    object_unuse(slot); /* a window's release is never deferred */
 }
 
+/* Used: its WR may be posted, completed and polled by another thread before this one comes to say that it is done. */
 bool mw_change_begin(struct slot *slot, const void *by, token mr)
 {
     struct mw *mw = mw_of(slot);
     const void *changer = NULL;
     if (!atomic_compare_exchange_strong(&mw->changer, &changer, by) && changer != by)
         return false;
+    object_use(slot, slot_token(slot));
     if (!mw->changes++)
         mw->handed = mw->rkey;
     if (mr && (mw->pending || object_join(slot, other_edge(mw->edge), mr)))
-        return end_change(mw), false;
+        return end_change(slot), false;
     if (mr)
         mw->pending = other_edge(mw->edge);
     return true;
@@ -159,7 +163,7 @@ void mw_change_done(struct slot *slot, token mr, uint32_t rkey, struct finished 
         set_key(slot, rkey);
     if (before != MW_EDGE_PD)
         leave(slot, before, finished);
-    end_change(mw);
+    end_change(slot);
 }
 
 void mw_change_undone(struct slot *slot, token mr, struct finished *finished)
@@ -169,7 +173,7 @@ void mw_change_undone(struct slot *slot, token mr, struct finished *finished)
         leave(slot, mw->pending, finished);
         mw->pending = 0;
     }
-    end_change(mw);
+    end_change(slot);
 }
 
 /* Used: the window is not dealloced while we look. Keys of several devices may be alike. */

@@ -198,7 +198,7 @@ static ALWAYS_INLINE enum begin borrow_begin(struct queue *queue, uint64_t posit
     struct record *record = record_of(queue, record_at(queue, position));
     _Atomic token *cell = record->cells;
     enum begin result = BEGIN_OK;
-    for (const mrg_sge *piece = sgl, *end = sgl + count; piece != end; piece++) {
+    for (const mrg_sge *piece = sgl; count; count--, piece++) {
         token t = handle_token(piece->mr);
         if (__builtin_expect(!piece->length || !t, 0))
             continue;
