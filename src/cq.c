@@ -99,7 +99,7 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
     cq->ready = true;
     atomic_store(&cq->unacked, 0);
     gate_shut(&cq->endings.gate); /* a thread with an old handle may be about to enter */
-    cq->endings.gate.single = parts->single_threaded;
+    gate_give(&cq->endings.gate, slot_token(slot), parts->single_threaded);
     endings_reset(&cq->endings);
     gate_open(&cq->endings.gate);
     if (!cq_make(slot, parts))
@@ -234,10 +234,10 @@ static ALWAYS_INLINE int poll_inside(struct cq *cq, int count, struct ibv_wc *wc
 static ALWAYS_INLINE int poll_once(struct slot *slot, token t, int count, struct ibv_wc *wc, struct finished *finished)
 {
     struct cq *cq = cq_of(slot);
-    unsigned int way = gate_way(&cq->endings.gate, token_generation(t));
+    unsigned int way = gate_way(&cq->endings.gate, t);
     gate_enter(&cq->endings.gate, way);
     int got = CQ_SHUT;
-    if (__builtin_expect(!gate_is_shut(&cq->endings.gate) && word_now(slot) == word_with(t, STATE_LIVE), 1))
+    if (gate_is_open(&cq->endings.gate, t))
         got = __builtin_expect(cq->raw != NULL, 1) ? poll_inside(cq, count, wc, finished) : CQ_GONE;
     gate_leave(&cq->endings.gate, way);
     return got;

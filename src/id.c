@@ -44,7 +44,7 @@ struct slot *id_embryo(token channel, void *context, const struct here *here)
     id->device_pd = id->registration_pd = id->qp = id->srq = 0;
     id->adopted = false;
     id->cqs[0] = id->cqs[1] = 0;
-    id->queues[0] = id->queues[1] = 0;
+    id->queues[0] = id->queues[1] = NULL;
     id->has_request_attr = false;
     id->request_pd = 0;
     id->private_length = 0;

@@ -9,19 +9,19 @@
 struct id {
     struct body base;
     struct rdma_cm_id *raw;
-    void *_Atomic context;         /* the caller's; raw->context is our own token */
-    atomic_bool synchronous;       /* without an event channel: calls wait for their event */
-    bool adopted;                  /* the raw id is the caller's */
-    atomic_bool listening;         /* requests may come */
-    atomic_bool changing;          /* a thread is changing its QP, SRQ, channel or groups */
-    atomic_bool asked;             /* it came with a connection request, which is not answered */
-    atomic_bool connected;         /* between ESTABLISHED and disconnect */
-    _Atomic token device_pd;       /* 0: no device yet */
-    _Atomic token qp;              /* 0: none */
-    _Atomic token srq;             /* made for the id; 0: none */
-    _Atomic token registration_pd; /* the QP's PD, or the device's; 0: no device yet */
-    _Atomic token cqs[2];          /* made for the QP, by queue; 0: none */
-    _Atomic uintptr_t queues[2];   /* where quick.h posts to, 0: nowhere; the low bits name the way into its gate */
+    void *_Atomic context;           /* the caller's; raw->context is our own token */
+    atomic_bool synchronous;         /* without an event channel: calls wait for their event */
+    bool adopted;                    /* the raw id is the caller's */
+    atomic_bool listening;           /* requests may come */
+    atomic_bool changing;            /* a thread is changing its QP, SRQ, channel or groups */
+    atomic_bool asked;               /* it came with a connection request, which is not answered */
+    atomic_bool connected;           /* between ESTABLISHED and disconnect */
+    _Atomic token device_pd;         /* 0: no device yet */
+    _Atomic token qp;                /* 0: none */
+    _Atomic token srq;               /* made for the id; 0: none */
+    _Atomic token registration_pd;   /* the QP's PD, or the device's; 0: no device yet */
+    _Atomic token cqs[2];            /* made for the QP, by queue; 0: none */
+    struct queue *_Atomic queues[2]; /* the QP's, where quick.h posts to; NULL: nowhere */
 
     /* What mrg_get_request gives to the ids it returns. */
     bool has_request_attr;

@@ -127,12 +127,6 @@ int id_change_end(struct slot *slot, int result)
     return result;
 }
 
-/* Queues lie in cache lines of their own, so the low bits of their address are free. */
-static uintptr_t quick_way(token qp, int which)
-{
-    return (uintptr_t)&queues_of(slot_at(qp))->at[which] | token_generation(qp) % LIVES;
-}
-
 static int create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const struct here *here)
 {
     struct id *id = id_of(slot);
@@ -149,10 +143,10 @@ static int create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, cons
     if (!qp)
         return -1;
     atomic_store_explicit(&id->registration_pd, parts.pd, memory_order_release);
-    const struct qp *made = qp_of(slot_at(qp));
+    struct qp *made = qp_of(slot_at(qp));
     bool plain = made->plain_opcodes == PLAIN_OPCODES && made->read_sink == IBV_ACCESS_LOCAL_WRITE;
-    id->queues[SEND_QUEUE] = plain ? quick_way(qp, SEND_QUEUE) : 0;
-    id->queues[RECV_QUEUE] = id->srq ? 0 : quick_way(qp, RECV_QUEUE);
+    id->queues[SEND_QUEUE] = plain ? &made->base.at[SEND_QUEUE] : NULL;
+    id->queues[RECV_QUEUE] = id->srq ? NULL : &made->base.at[RECV_QUEUE];
     atomic_store_explicit(&id->qp, qp, memory_order_release);
     return 0;
 }

@@ -19,7 +19,7 @@ static int create_srq(struct slot *slot, mrg_pd *pd, mrg_srq_init_attr *attr, co
         return -1;
     attr->attr = on_pd.attr;
     id->srq = srq;
-    id->queues[RECV_QUEUE] = 0; /* receives go to the SRQ from here on */
+    id->queues[RECV_QUEUE] = NULL; /* receives go to the SRQ from here on */
     return 0;
 }
 

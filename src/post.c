@@ -43,7 +43,7 @@ static inline bool post_open(struct post *post, token owner, int which, const st
     post->queues = queues_of(post->slot);
     post->queue = &post->queues->at[which];
     post->here = here;
-    post->way = gate_way(&post->queue->posts, token_generation(owner));
+    post->way = gate_way(&post->queue->posts, owner);
     post->observed.verdict.rule = RULE_NONE;
     if (DEBUG_BUILD)
         post->alias.mr = NULL;

@@ -63,10 +63,10 @@ API(int, mrg_post_recv, (mrg_id * id, void *context, void *addr, size_t length, 
     (id, context, addr, length, mr))
 {
     struct quick quick;
-    unsigned int way;
-    struct queue *queue = quick_queue(id, RECV_QUEUE, &way);
-    if (queue && quick_begin(&quick, queue, way, handle_token(id), RECV_QUEUE, (uintptr_t)context, (uintptr_t)addr,
-                             length, mr, IBV_ACCESS_LOCAL_WRITE)) {
+    token qp = 0;
+    struct queue *queue = quick_queue(id, RECV_QUEUE, &qp);
+    if (queue && quick_begin(&quick, queue, qp, RECV_QUEUE, (uintptr_t)context, (uintptr_t)addr, length, mr,
+                             IBV_ACCESS_LOCAL_WRITE)) {
         struct ibv_recv_wr *bad, raw = {quick.wr_id, NULL, &quick.sge, 1};
         int error = verbs.post_recv(quick_qp(queue, RECV_QUEUE)->raw, &raw, &bad);
         return quick_close(&quick, error, IBV_QPS_INIT, HERE);
@@ -82,11 +82,10 @@ static inline int send_one(mrg_id *id, void *context, const void *addr, size_t l
                            const struct here *here)
 {
     struct quick quick;
-    unsigned int way;
-    struct queue *queue = (unsigned int)flags & ~PLAIN_FLAGS ? NULL : quick_queue(id, SEND_QUEUE, &way);
+    token qp = 0;
+    struct queue *queue = (unsigned int)flags & ~PLAIN_FLAGS ? NULL : quick_queue(id, SEND_QUEUE, &qp);
     uint32_t access = opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
-    if (queue && quick_begin(&quick, queue, way, handle_token(id), SEND_QUEUE, (uintptr_t)context, (uintptr_t)addr,
-                             length, mr, access)) {
+    if (queue && quick_begin(&quick, queue, qp, SEND_QUEUE, (uintptr_t)context, (uintptr_t)addr, length, mr, access)) {
         struct ibv_send_wr *bad, raw;
         raw.wr_id = quick.wr_id;
         raw.next = NULL;

@@ -97,12 +97,10 @@ static int open_queues(struct slot *slot, const struct qp_parts *parts, const mr
     const struct qp *qp = qp_of(slot);
     struct queue *queues = qp_of(slot)->base.at;
     uint32_t number = qp->raw->qp_num;
-    struct queue_size send = {
-        cap->max_send_wr,     cap->max_send_sge, number, endings_of(parts, SEND_QUEUE), parts->id, true,
-        attr->single_threaded};
-    struct queue_size recv = {
-        cap->max_recv_wr,     cap->max_recv_sge, number, endings_of(parts, RECV_QUEUE), parts->id, true,
-        attr->single_threaded};
+    struct queue_size send = {cap->max_send_wr,     cap->max_send_sge, number, endings_of(parts, SEND_QUEUE), true,
+                              attr->single_threaded};
+    struct queue_size recv = {cap->max_recv_wr,     cap->max_recv_sge, number, endings_of(parts, RECV_QUEUE), true,
+                              attr->single_threaded};
     if (queue_open(&queues[SEND_QUEUE], slot, SEND_QUEUE, &send))
         return -1;
     if (qp->shared_recv || !queue_open(&queues[RECV_QUEUE], slot, RECV_QUEUE, &recv))

@@ -74,7 +74,6 @@ int queue_open(struct queue *queue, const struct slot *owner, int which, const s
     gate_shut(&queue->posts); /* a thread with an old handle may be about to enter */
     int result = make_ring(queue, size);
     if (!result) {
-        queue->posts.single = size->single_threaded;
         queue->qp_num = size->qp_num;
         queue->cells.head = queue->cells.tail = queue->room = 0;
         queue->cells.owner = slot_token(owner);
@@ -82,7 +81,7 @@ int queue_open(struct queue *queue, const struct slot *owner, int which, const s
         queue->endings = size->endings ? size->endings : &queue->own_endings;
         queue->name = queue_name(owner, which);
         queue->owner = slot_token(owner);
-        queue->id = size->id;
+        gate_give(&queue->posts, slot_token(owner), size->single_threaded);
     }
     gate_open(&queue->posts);
     return result;
@@ -119,6 +118,12 @@ void borrow_ended(struct slot *used, token t, struct finished *finished)
 {
     if (object_end_borrow(used, t))
         finished_add(finished, used);
+}
+
+void end_cells(struct record *record, struct finished *finished)
+{
+    for (uint32_t i = 0; i < record->count; i++)
+        end_cell(&record->cells[i], finished);
 }
 
 static void end_shared_record(const struct queue *queue, struct record *record, struct finished *finished)
@@ -164,7 +169,8 @@ void queue_end_all(struct queue *queue)
     struct finished finished = {0};
     if (queue->owner) {
         gate_shut(&queue->endings->gate);
-        queue->owner = queue->id = queue->name = 0;
+        queue->owner = queue->name = 0;
+        gate_give(&queue->posts, 0, false);
         drop(queue, &finished);
         cells_strike(&queue->cells);
         free_ring(queue);
@@ -280,7 +286,7 @@ static bool end_of_srq(struct queue *queue, struct ibv_wc *wc, struct finished *
 {
     struct gate *gate = &queue->own_endings.gate;
     gate_enter(gate, SHARED_WAY);
-    while (gate_is_shut(gate)) {
+    while (!gate_is_open(gate, 0)) { /* it is nobody's: completions are known by their queue's name */
         gate_leave(gate, SHARED_WAY);
         sched_yield();
         gate_enter(gate, SHARED_WAY);

@@ -61,7 +61,6 @@ void endings_reset(struct endings *endings); /* nothing is expected */
 /* Positions count WRs since the queue was made: cells.tail <= cells.head <= cells.tail + cells.mask + 1. */
 struct queue {
     _Atomic token owner; /* the QP or SRQ; 0: the queue is closed */
-    _Atomic token id;    /* whose QP the owner is; 0: nobody's, or closed */
     _Atomic token name;  /* our wr_id without the record; 0: likewise */
     struct endings *_Atomic endings;
     uint32_t qp_num; /* 0: an SRQ's completions come from any QP */
@@ -102,7 +101,6 @@ struct queue_size {
     uint32_t max_sge;        /* pieces of each */
     uint32_t qp_num;         /* of the QP; 0: an SRQ */
     struct endings *endings; /* of the CQ that it completes to; NULL: the queue's own */
-    token id;                /* whose QP it is of; 0: nobody's */
     bool in_order;           /* false: an SRQ */
     bool single_threaded;    /* one thread at a time posts */
 };
@@ -160,7 +158,7 @@ static inline uint64_t borrow_wr_id(const struct queue *queue, uint64_t position
 static inline enum begin borrow_open(struct queue *queue, token owner, unsigned int way, uint64_t *ret)
 {
     gate_enter(&queue->posts, way);
-    if (__builtin_expect(!gate_is_shut(&queue->posts) && queue->owner == owner, 1)) {
+    if (gate_is_open(&queue->posts, owner)) {
         *ret = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
         return BEGIN_OK;
     }
@@ -255,19 +253,25 @@ enum completion {
 /* A borrow has ended of an object that is not live. */
 void borrow_ended(struct slot *used, token t, struct finished *finished);
 
+static ALWAYS_INLINE void end_cell(_Atomic token *cell, struct finished *finished)
+{
+    token t = atomic_load_explicit(cell, memory_order_relaxed);
+    cell_clear(cell);
+    light_fence();
+    if (__builtin_expect(word_now(slot_at(t)) != word_with(t, STATE_LIVE), 0))
+        borrow_ended(slot_at(t), t, finished);
+}
+void end_cells(struct record *record, struct finished *finished);
+
 /* Ends the borrows of a record. */
 static ALWAYS_INLINE void end_record(const struct queue *queue, struct record *record, struct finished *finished)
 {
     if (DEBUG_BUILD)
         alias_end(uses_of(queue, record), queue->max_sge);
-    _Atomic token *cell = record->cells;
-    for (uint32_t n = record->count; n; n--, cell++) {
-        token t = atomic_load_explicit(cell, memory_order_relaxed);
-        cell_clear(cell);
-        light_fence();
-        if (__builtin_expect(word_now(slot_at(t)) != word_with(t, STATE_LIVE), 0))
-            borrow_ended(slot_at(t), t, finished);
-    }
+    if (__builtin_expect(record->count == 1, 1))
+        end_cell(&record->cells[0], finished);
+    else
+        end_cells(record, finished);
 }
 
 /* Likewise of any completion, one that is not the next of its queue, or late, or foreign. */

@@ -19,8 +19,8 @@ struct quick {
 /* The device refused the WR: withdraws it. -1 and errno. needs: the state below which the QP takes none. */
 int quick_refused(struct queue *queue, unsigned int way, int error, enum ibv_qp_state needs, const struct here *here);
 
-/* The queue that the id's WRs go to, NULL if the handle is not good or the long way is to be taken; *way into its gate. */
-static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which, unsigned int *way)
+/* The queue that the id's WRs go to, and its QP; NULL if the handle is not good or the long way is to be taken. */
+static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which, token *qp)
 {
     token t = handle_token(id);
     if (DEBUG_BUILD || !names_slot(t, TYPE_ID)) /* the long way notes what each piece does to memory */
@@ -28,10 +28,8 @@ static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which, unsigned i
     const struct slot *slot = slot_at(t);
     if (__builtin_expect(word_now(slot) != word_with(t, STATE_LIVE), 0))
         return NULL;
-    uintptr_t packed = atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed);
-    struct queue *queue = (struct queue *)(packed & -(uintptr_t)LIVES);
-    *way = queue ? gate_way(&queue->posts, (uint32_t)packed) : 0;
-    return queue;
+    *qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_relaxed);
+    return *qp ? atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed) : NULL;
 }
 
 static ALWAYS_INLINE struct qp *quick_qp(const struct queue *queue, int which)
@@ -55,16 +53,17 @@ static ALWAYS_INLINE bool quick_judge(const struct slot *mr, token t, uint64_t a
  * True: the WR is begun, inside the queue's gate; the caller hands it to the device, and quick_closes. False: nothing was
  * done. The queue has posted the MR before, or its filter wants the long way.
  */
-static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, unsigned int way, token id, int which,
-                                      uint64_t wr_id, uint64_t addr, size_t length, mrg_mr *mr, uint32_t access)
+static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, token qp, int which, uint64_t wr_id,
+                                      uint64_t addr, size_t length, mrg_mr *mr, uint32_t access)
 {
     token t = handle_token(mr);
     if (__builtin_expect(!length, 0) || !names_slot(t, TYPE_MR))
         return false;
     struct slot *slot = slot_at(t);
+    unsigned int way = gate_way(&queue->posts, qp);
     gate_enter(&queue->posts, way);
     uint64_t position = atomic_load_explicit(&queue->cells.head, memory_order_relaxed);
-    if (__builtin_expect(gate_is_shut(&queue->posts) || queue->id != id, 0) || !queue_has_room(queue, position) ||
+    if (!gate_is_open(&queue->posts, qp) || !queue_has_room(queue, position) ||
         __builtin_expect(!(atomic_load_explicit(&slot->hot.filter, memory_order_relaxed) & queue->cells.bit), 0)) {
         gate_leave(&queue->posts, way);
         return false;
