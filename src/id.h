@@ -77,4 +77,7 @@ int id_create_qp(struct slot *slot, mrg_pd *pd, mrg_qp_init_attr *attr, const st
 int id_destroy_qp(struct slot *slot, const struct here *here);
 int id_destroy_srq(struct slot *slot, const struct here *here);
 
+/* Whether something else than children in spare is in the way of the QP or its own CQs: refused, nothing changed. */
+int id_refuse_busy_qp(const struct slot *slot, unsigned int spare, const struct here *here);
+
 #endif

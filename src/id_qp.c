@@ -207,6 +207,16 @@ static int destroy_qp(struct id *id, const struct here *here)
     return released == count ? 0 : -1;
 }
 
+int id_refuse_busy_qp(const struct slot *slot, unsigned int spare, const struct here *here)
+{
+    const struct id *id = id_of(slot);
+    token tokens[] = {id->qp, id->cqs[SEND_QUEUE], id->cqs[RECV_QUEUE]};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        if (tokens[i] && object_refuse_busy(slot_at(tokens[i]), tokens[i], spare | 1U << TYPE_QP, here))
+            return -1;
+    return 0;
+}
+
 int id_destroy_qp(struct slot *slot, const struct here *here)
 {
     return id_change_begin(slot, here) ? -1 : id_change_end(slot, destroy_qp(id_of(slot), here));

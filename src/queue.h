@@ -297,6 +297,13 @@ static ALWAYS_INLINE enum completion borrow_end(struct endings *endings, struct 
     return COMPLETION_OURS;
 }
 
+/* How many WRs are in flight, but for those that are being posted or polled at this moment. */
+static inline uint64_t queue_in_flight(const struct queue *queue)
+{
+    uint64_t tail = atomic_load_explicit(&queue->cells.tail, memory_order_acquire);
+    return atomic_load_explicit(&queue->cells.head, memory_order_relaxed) - tail;
+}
+
 /* How many completions came late, in this process. */
 uint64_t queue_late_completions(void);
 

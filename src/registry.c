@@ -441,39 +441,49 @@ static enum rule look_closely(struct slot *slot, token t, unsigned int spare, ch
     return rule == RULE_NONE && users ? blame_users(slot, users, why, size) : rule;
 }
 
+static int refuse_gone(token t, const struct here *here)
+{
+    return here ? refuse_handle((void *)(uintptr_t)t, token_type(t), here) : -1;
+}
+
 /* It is closing, and something is in its way. */
-static __attribute__((noinline)) int close_slowly(struct slot *slot, token t, unsigned int spare,
+static __attribute__((noinline)) int close_slowly(struct slot *slot, token t, unsigned int spare, enum state closed,
                                                   const struct here *here)
 {
     char why[400];
     enum rule rule = look_closely(slot, t, spare, why, sizeof why);
-    slot_settle(slot, t, rule == RULE_NONE ? STATE_FREEING : STATE_LIVE);
+    slot_settle(slot, t, rule == RULE_NONE ? closed : STATE_LIVE);
     if (rule == RULE_STALE_HANDLE)
-        return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
-    return rule == RULE_NONE ? 0 : refuse(rule, here, slot, "%s", why);
+        return refuse_gone(t, here);
+    return rule == RULE_NONE ? 0 : here ? refuse(rule, here, slot, "%s", why) : -1;
 }
 
 /*
  * Marks the object and then looks who is in it; children, users and references enter it and then look at the mark.
  * So each of them is seen here, or sees the mark: then it waits for the verdict, which comes within moments.
  */
-static inline int close_live(struct slot *slot, token t, unsigned int spare, const struct here *here)
+static inline int close_live(struct slot *slot, token t, unsigned int spare, enum state closed, const struct here *here)
 {
     if (atomic_load_explicit(&slot->cold.children, memory_order_relaxed))
         retry_refused();
     while (!slot_move(slot, t, STATE_LIVE, STATE_CLOSING)) /* another close may be looking, and find that it may not */
         if (await_verdict(slot, t) != word_with(t, STATE_LIVE))
-            return refuse_handle((void *)(uintptr_t)t, token_type(t), here);
+            return refuse_gone(t, here);
     full_fence();
     if (__builtin_expect(!nothing_in_the_way(slot, t), 0))
-        return close_slowly(slot, t, spare, here);
-    slot_settle(slot, t, STATE_FREEING);
+        return close_slowly(slot, t, spare, closed, here);
+    slot_settle(slot, t, closed);
     return 0;
 }
 
 int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here)
 {
-    return close_live(slot, t, spare, here);
+    return close_live(slot, t, spare, STATE_FREEING, here);
+}
+
+int object_refuse_busy(struct slot *slot, token t, unsigned int spare, const struct here *here)
+{
+    return close_live(slot, t, spare, STATE_LIVE, here);
 }
 
 void object_reopen(struct slot *slot, token t)
@@ -483,7 +493,7 @@ void object_reopen(struct slot *slot, token t)
 
 int object_end(struct slot *slot, token t, const struct here *here)
 {
-    return close_live(slot, t, 0, here) ? -1 : release(slot, STATE_LIVE);
+    return close_live(slot, t, 0, STATE_FREEING, here) ? -1 : release(slot, STATE_LIVE);
 }
 
 int object_destroy(const void *handle, enum type type, const struct here *here)

@@ -52,9 +52,12 @@ void *object_failed(struct slot *slot);
 /*
  * The strict claim on a live object by its only owner: from live to freeing, or refused (-1, errno EBUSY, a
  * finding) with nothing changed: other references, children, calls or borrows. spare: a mask of 1 << type of
- * children that the caller will destroy itself.
+ * children that the caller will destroy itself. here NULL: without a finding.
  */
 int object_close(struct slot *slot, token t, unsigned int spare, const struct here *here);
+
+/* Whether it would be refused now: then it is, else nothing is done. */
+int object_refuse_busy(struct slot *slot, token t, unsigned int spare, const struct here *here);
 
 /* Back to live after a close, where the provider refused. */
 void object_reopen(struct slot *slot, token t);

@@ -105,6 +105,24 @@ MRG_API int mrg_create_ep(mrg_id **ret, struct rdma_addrinfo *res, mrg_pd *pd, m
 MRG_API int mrg_destroy_ep(mrg_id *id MRG_TAKES);
 
 /*
+ * The whole-tree close, for shutting down (ours): an id with all that was made through it, whatever the peer does. Waits
+ * up to timeout_ms milliseconds (0: not at all) until what was sent is done, then brings the QP to error; leaves groups;
+ * destroys QP, the CQs made for it and its SRQ; releases the MRs made through the id; destroys the id, which tells the
+ * peer. From its first moment no other call is taken on the id. Completions on CQs made for the id are dropped; on a CQ of
+ * the caller's, others go on polling meanwhile, and what they have not polled before the QP goes never comes. A send that
+ * is not signaled is known to be done from a later completion only, so one at the end costs the whole time.
+ *
+ * What it had to close is reported, though nothing was refused: sends given up (destroy-order), and MRs (leaked-mr). An MR
+ * that something else needs (it is in flight on another id's queue, borrowed, bound to a window, has other references)
+ * stays as it is, on its PD. Its handle stays good; those of all else are gone.
+ *
+ * Any thread; blocks, for timeout_ms and what the provider takes. EINVAL (bad-argument): timeout_ms negative. EBUSY as
+ * mrg_destroy_ep, but for MRs and groups; then nothing was touched. Where the provider refuses half way, what is left is
+ * usable and the same call goes on from there.
+ */
+MRG_API int mrg_shutdown_ep(mrg_id *id MRG_TAKES, int timeout_ms);
+
+/*
  * rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route, rdma_listen: as there. EINVAL: addr or dst NULL (bad-argument);
  * resolve_route before the address is resolved, or what else the id's state does not allow (wrong-state).
  */

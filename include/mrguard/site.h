@@ -35,6 +35,7 @@ MRG_API int mrg_destroy_id_at(const char *site, mrg_id *id);
 MRG_API int mrg_create_ep_at(const char *site, mrg_id **ret, struct rdma_addrinfo *res, mrg_pd *pd,
                              mrg_qp_init_attr *attr) MRG_MUST_CHECK;
 MRG_API int mrg_destroy_ep_at(const char *site, mrg_id *id);
+MRG_API int mrg_shutdown_ep_at(const char *site, mrg_id *id, int timeout_ms);
 MRG_API int mrg_bind_addr_at(const char *site, mrg_id *id, struct sockaddr *addr) MRG_MUST_CHECK;
 MRG_API int mrg_resolve_addr_at(const char *site, mrg_id *id, struct sockaddr *src, struct sockaddr *dst,
                                 int timeout_ms) MRG_MUST_CHECK;
@@ -248,6 +249,7 @@ MRG_API int mrg_remote_unpack_at(const char *site, mrg_remote *ret, const void *
 #define mrg_destroy_id(...) mrg_destroy_id_at(MRG_SITE, __VA_ARGS__)
 #define mrg_create_ep(...) mrg_create_ep_at(MRG_SITE, __VA_ARGS__)
 #define mrg_destroy_ep(...) mrg_destroy_ep_at(MRG_SITE, __VA_ARGS__)
+#define mrg_shutdown_ep(...) mrg_shutdown_ep_at(MRG_SITE, __VA_ARGS__)
 #define mrg_bind_addr(...) mrg_bind_addr_at(MRG_SITE, __VA_ARGS__)
 #define mrg_resolve_addr(...) mrg_resolve_addr_at(MRG_SITE, __VA_ARGS__)
 #define mrg_resolve_route(...) mrg_resolve_route_at(MRG_SITE, __VA_ARGS__)

@@ -66,6 +66,7 @@ static void try_all(void *h, int error)
     TRY(mrg_event_ud_param(h, &ud));
     TRY(mrg_destroy_id(h));
     TRY(mrg_destroy_ep(h));
+    TRY(mrg_shutdown_ep(h, 0));
     TRY(mrg_bind_addr(h, &addr));
     TRY(mrg_resolve_addr(h, &addr, &addr, 1));
     TRY(mrg_resolve_route(h, 1));
@@ -210,7 +211,7 @@ static void try_all(void *h, int error)
     TRY(mrg_qp_raw(h));
     TRY(mrg_id_raw(h));
 #undef TRY
-    cr_expect_eq(n, 156);
+    cr_expect_eq(n, 157);
 }
 
 Test(handles, no_call_takes_one_that_is_not_good)
