@@ -133,7 +133,7 @@ bench-quick: packages ## instructions and bytes of mrguard beside raw verbs, int
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/bench/bench
 	@BUILD=$(BUILD) tests/bench/run
 
-$(BUILD)/bench/bench: tests/bench/bench.c $(BUILD)/plain/obj/tests/stub/stub.o $(BUILD)/plain/libmrguard.a
+$(BUILD)/bench/bench $(BUILD)/bench/posts: $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/plain/obj/tests/stub/stub.o $(BUILD)/plain/libmrguard.a
 	@mkdir -p $(@D)
 	$(SAY) '  LINK  $@'
 	$(Q)$(CC_plain) $(FLAGS) $(FLAGS_plain) -Isrc -Itests/stub $^ $(LIBS) -o $@

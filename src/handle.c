@@ -228,14 +228,13 @@ bool references_add(struct slot *slot, token t, bool from_zero)
         if (seen != references_of(t, count) || (count == 0 && !from_zero) || count == UINT32_MAX)
             return false;
     } while (!atomic_compare_exchange_weak(&slot->cold.references, &seen, seen + 1));
-    token word = atomic_load(&slot->hot.word);
+    token word; /* a close that looks is waited for with the reference held: let go, it might be the last one */
+    while ((word = atomic_load(&slot->hot.word)) == word_with(t, STATE_CLOSING))
+        sched_yield();
     if (word == word_with(t, STATE_LIVE))
         return true;
     references_drop(slot, t);
-    if (word != word_with(t, STATE_CLOSING))
-        return false;
-    sched_yield();
-    return references_add(slot, t, from_zero);
+    return false;
 }
 
 int64_t references_drop(struct slot *slot, token t)

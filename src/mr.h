@@ -21,6 +21,18 @@ static inline struct mr_facts mr_facts(const struct slot *slot)
     };
 }
 
+/* The MR is live and lends the piece: the rules of check_sge and check_message, without telling them apart. */
+static ALWAYS_INLINE bool mr_lends(const struct slot *mr, token t, uint64_t addr, uint64_t length, uint32_t access,
+                                   uint32_t pd)
+{
+    if (__builtin_expect(word_now(mr) != word_with(t, STATE_LIVE), 0))
+        return false;
+    struct mr_facts facts = mr_facts(mr);
+    if (__builtin_expect(length > MESSAGE_MAX || !range_within(addr, length, facts.addr, facts.length), 0))
+        return false;
+    return __builtin_expect(facts.pd == pd, 1) && __builtin_expect(!(access & ~facts.access), 1);
+}
+
 /*
  * The facts of an MR by its handle, without holding it: false if it is not live. Another may take the slot over while
  * we read, so the handle is looked at again afterwards.

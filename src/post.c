@@ -209,7 +209,8 @@ static void note_use(struct post *post, const mrg_sge *piece, const struct piece
 }
 
 /* Judges the pieces of the n-th WR and writes those with bytes to sges: how many; -1: the WR is refused. */
-static inline int ready_pieces(struct post *post, const struct pieces *pieces, uint64_t n, struct ibv_sge *sges)
+static __attribute__((noinline)) int ready_pieces(struct post *post, const struct pieces *pieces, uint64_t n,
+                                                  struct ibv_sge *sges)
 {
     uint64_t bytes = 0;
     int filled = 0;
@@ -235,6 +236,30 @@ static inline int ready_pieces(struct post *post, const struct pieces *pieces, u
         !broken(post, pieces->send, pieces->sgl, &(struct verdict){.rule = rule, .piece = -1, .bytes = bytes}))
         return -1;
     return filled;
+}
+
+/*
+ * Likewise where no rule is broken and each piece has its MR: most posts. -1: that is not so, and ready_pieces looks anew and
+ * says why.
+ */
+static ALWAYS_INLINE int ready_plain(struct post *post, const mrg_sge *sgl, int count, uint32_t access,
+                                     struct ibv_sge *sges)
+{
+    uint32_t pd = post->queues->pd;
+    uint64_t bytes = 0;
+    struct ibv_sge *next = sges;
+    for (; count; count--, sgl++) {
+        token t = handle_token(sgl->mr);
+        struct slot *slot = slot_at(t);
+        bytes += sgl->length;
+        if (__builtin_expect(!sgl->length, 0))
+            continue;
+        if (__builtin_expect(DEBUG_BUILD || !t, 0) || !mr_lends(slot, t, (uintptr_t)sgl->addr, sgl->length, access, pd))
+            return -1;
+        *next++ = (struct ibv_sge){(uintptr_t)sgl->addr, (uint32_t)sgl->length,
+                                   atomic_load_explicit(&slot->hot.lkey, memory_order_relaxed)};
+    }
+    return __builtin_expect(bytes <= MESSAGE_MAX, 1) ? (int)(next - sges) : -1;
 }
 
 /*
@@ -345,39 +370,60 @@ static __attribute__((noinline)) int ready_odd(struct post *post, const mrg_send
 
 /* Sends */
 
-static inline bool begin_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr)
+static __attribute__((noinline)) int ready_slowly(struct post *post, const mrg_send_wr *wr, bool plain, uint64_t n,
+                                                  bool first, struct ibv_sge *sges)
+{
+    struct pieces pieces = {wr, wr->sg_list, wr->num_sge, access_of_send(qp_of(post->slot), wr->opcode), false, 0};
+    return plain ? ready_pieces(post, &pieces, n, sges) : ready_odd(post, wr, false, n, first, sges);
+}
+
+static __attribute__((noinline)) bool begin_odd_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr)
+{
+    struct odd odd;
+    odd_send(&odd, qp, wr, false);
+    return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
+}
+
+static ALWAYS_INLINE bool begin_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr, bool *plain)
 {
     token t = 0;
-    if (__builtin_expect(!is_plain(qp, post->queue, wr), 0)) {
-        struct odd odd;
-        odd_send(&odd, qp, wr, false);
-        return begin_odd(post, &odd, wr->wr_id, wr->sg_list, wr->num_sge);
-    }
+    *plain = is_plain(qp, post->queue, wr);
+    if (__builtin_expect(!*plain, 0))
+        return begin_odd_send(post, qp, wr);
     enum begin begun = begin(post, wr->wr_id, wr->sg_list, wr->num_sge, &t);
     return __builtin_expect(begun == BEGIN_OK, 1) || begin_failed(post, begun, t);
 }
 
-/* The n-th WR of the chain is judged and, where raw is not NULL, made ready for the device. */
-static inline bool ready_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr, uint64_t n,
-                              struct ibv_send_wr *raw)
+/* The n-th WR of the chain is judged and made ready for the device. first: it was not before. */
+static ALWAYS_INLINE bool ready_send(struct post *post, const struct qp *qp, const mrg_send_wr *wr, uint64_t n,
+                                     bool plain, bool first, struct ibv_send_wr *raw)
 {
-    struct queue *queue = post->queue;
-    struct ibv_sge *sges = sges_at(queue, n, !raw);
-    bool plain = is_plain(qp, queue, wr);
-    struct pieces pieces = {wr, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), false, 0};
-    int filled = __builtin_expect(plain, 1) ? ready_pieces(post, &pieces, n, sges)
-                                            : ready_odd(post, wr, false, n, !raw || n < GROUP, sges);
+    struct ibv_sge *sges = sges_at(post->queue, n, false);
+    int filled = -1;
+    if (__builtin_expect(plain, 1))
+        filled = ready_plain(post, wr->sg_list, wr->num_sge, access_of_send(qp, wr->opcode), sges);
+    if (__builtin_expect(filled < 0, 0))
+        filled = ready_slowly(post, wr, plain, n, first, sges);
     if (__builtin_expect(filled < 0, 0))
         return false;
-    if (__builtin_expect(!raw, 0))
-        return true;
-    raw->wr_id = borrow_wr_id(queue, post->first + n);
+    raw->wr_id = borrow_wr_id(post->queue, post->first + n);
     raw->sg_list = sges;
     raw->num_sge = filled;
     raw_send(raw, wr);
     if (__builtin_expect(!plain, 0))
         raw_odd(raw, wr, qp);
     return true;
+}
+
+/* What is behind the first group is judged before that goes: NULL, or the WR that is refused. */
+static __attribute__((noinline)) const mrg_send_wr *refused_behind(struct post *post, const mrg_send_wr *wr,
+                                                                   const mrg_send_wr *end)
+{
+    struct ibv_sge *sges = sges_at(post->queue, 0, true);
+    for (uint64_t n = GROUP; wr != end; wr = wr->next, n++)
+        if (ready_slowly(post, wr, is_plain(qp_of(post->slot), post->queue, wr), n, true, sges) < 0)
+            return wr;
+    return NULL;
 }
 
 static inline int hand_sends(const struct qp *qp, struct ibv_send_wr *raw, uint64_t n, uint64_t *posted)
@@ -399,7 +445,7 @@ static __attribute__((noinline)) int hand_more_sends(struct post *post, const mr
     while (wr && !error) {
         uint64_t n = 0;
         for (; wr && n < GROUP; wr = wr->next, n++)
-            ready_send(post, qp, wr, *posted + n, &raw[n]);
+            ready_send(post, qp, wr, *posted + n, is_plain(qp, post->queue, wr), false, &raw[n]);
         error = hand_sends(qp, raw, n, posted);
     }
     return error;
@@ -435,26 +481,26 @@ int post_sends(token owner, const mrg_send_wr *first, const mrg_send_wr **bad, c
     if (!post_open(&post, owner, SEND_QUEUE, here))
         return refuse_post(&post);
     const struct qp *qp = qp_of(post.slot);
-    const mrg_send_wr *wr = first;
-    while (begin_send(&post, qp, wr) && (wr = wr->next)) {
-    }
+    const mrg_send_wr *wr = first, *refused;
+    uint32_t n = 0, odd = 0; /* which WRs of the first group are out of the ordinary; above it, whether any behind is */
+    bool plain;
+    for (; wr && begin_send(&post, qp, wr, &plain); wr = wr->next, n += n < GROUP)
+        odd |= (uint32_t)!plain << n;
     borrow_publish(post.queue, post.next);
-    bool windows = false;
-    uint64_t n = 0;
     const mrg_send_wr *end = wr; /* NULL, or the WR that could not be begun */
-    for (wr = first; wr != end; wr = wr->next, n++) {
-        if (!ready_send(&post, qp, wr, n, n < GROUP ? &raw[n] : NULL))
+    for (wr = first, n = 0; wr != end && n < GROUP; wr = wr->next, n++)
+        if (!ready_send(&post, qp, wr, n, !(odd >> n & 1), true, &raw[n]))
             return refuse_sends(&post, first, wr);
-        windows |= changes_window(wr);
-    }
+    if (__builtin_expect(wr != end, 0) && (refused = refused_behind(&post, wr, end)))
+        return refuse_sends(&post, first, refused);
     if (__builtin_expect(end != NULL, 0))
         return refuse_sends(&post, first, end);
     uint64_t posted = 0;
-    int error = hand_sends(qp, raw, n < GROUP ? n : GROUP, &posted);
-    if (__builtin_expect(n > GROUP, 0) && !error)
-        error = hand_more_sends(&post, nth_send(first, GROUP), raw, &posted);
+    int error = hand_sends(qp, raw, n, &posted);
+    if (__builtin_expect(wr != NULL, 0) && !error)
+        error = hand_more_sends(&post, wr, raw, &posted);
     bool early = error && qp->raw->state < IBV_QPS_RTS;
-    if (__builtin_expect(windows, 0))
+    if (__builtin_expect(odd != 0, 0))
         windows_end(&post, first, NULL, posted);
     close_posted(&post, posted);
     if (__builtin_expect(!error && nothing_to_report(&post), 1))
@@ -482,7 +528,9 @@ static inline bool ready_recv(struct post *post, const mrg_recv_wr *wr, uint64_t
     struct queue *queue = post->queue;
     struct ibv_sge *sges = sges_at(queue, n, !raw);
     struct pieces pieces = {NULL, wr->sg_list, wr->num_sge, IBV_ACCESS_LOCAL_WRITE, false, 0};
-    int filled = ready_pieces(post, &pieces, n, sges);
+    int filled = ready_plain(post, wr->sg_list, wr->num_sge, IBV_ACCESS_LOCAL_WRITE, sges);
+    if (__builtin_expect(filled < 0, 0))
+        filled = ready_pieces(post, &pieces, n, sges);
     if (__builtin_expect(filled < 0, 0))
         return false;
     if (__builtin_expect(!raw, 0))

@@ -52,6 +52,7 @@ static int make_ring(struct queue *queue, const struct queue_size *size)
         return errno = ENOMEM, -1;
     queue->cells.in_order = size->in_order;
     queue->cells.mask = records - 1;
+    queue->depth = size->depth;
     queue->cells.width = max_sge + ALSO_MAX;
     queue->max_sge = max_sge;
     queue->cells.stride = sizeof(struct record) + queue->cells.width * sizeof(token);

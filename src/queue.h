@@ -72,6 +72,7 @@ struct queue {
     /* Of the post under way, inside the gate */
     _Alignas(LINE) struct gate posts;
     uint64_t room;            /* the tail as it was last seen */
+    uint64_t depth;           /* WRs, as granted: the ring may have more records */
     struct finished finished; /* released by borrow_close */
 
     struct cells cells;
@@ -177,10 +178,10 @@ static inline bool names_slot(token t, enum type type)
 /* Whether there is a record for the WR at a position. The tail is the other side's: it is looked at when it must be. */
 static ALWAYS_INLINE bool queue_has_room(struct queue *queue, uint64_t position)
 {
-    if (__builtin_expect(position - queue->room <= queue->cells.mask, 1))
+    if (__builtin_expect(position - queue->room < queue->depth, 1))
         return true;
     queue->room = atomic_load_explicit(&queue->cells.tail, memory_order_acquire);
-    return position - queue->room <= queue->cells.mask;
+    return position - queue->room < queue->depth;
 }
 
 /*

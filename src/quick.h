@@ -37,18 +37,6 @@ static ALWAYS_INLINE struct qp *quick_qp(const struct queue *queue, int which)
     return (struct qp *)((char *)(uintptr_t)(queue - which) - offsetof(struct queues, at));
 }
 
-/* The MR is live and lends the piece: the rules of check_sge and check_message, without telling them apart. */
-static ALWAYS_INLINE bool quick_judge(const struct slot *mr, token t, uint64_t addr, uint64_t length, uint32_t access,
-                                      uint32_t pd)
-{
-    if (__builtin_expect(word_now(mr) != word_with(t, STATE_LIVE), 0))
-        return false;
-    struct mr_facts facts = mr_facts(mr);
-    if (__builtin_expect(length > MESSAGE_MAX || !range_within(addr, length, facts.addr, facts.length), 0))
-        return false;
-    return __builtin_expect(facts.pd == pd, 1) && __builtin_expect(!(access & ~facts.access), 1);
-}
-
 /*
  * True: the WR is begun, inside the queue's gate; the caller hands it to the device, and quick_closes. False: nothing was
  * done. The queue has posted the MR before, or its filter wants the long way.
@@ -78,7 +66,7 @@ static ALWAYS_INLINE bool quick_begin(struct quick *quick, struct queue *queue, 
     quick->sge.addr = addr;
     quick->sge.length = (uint32_t)length;
     borrow_publish(queue, position + 1);
-    if (__builtin_expect(quick_judge(slot, t, addr, length, access, quick_qp(queue, which)->base.pd), 1)) {
+    if (__builtin_expect(mr_lends(slot, t, addr, length, access, quick_qp(queue, which)->base.pd), 1)) {
         quick->sge.lkey = atomic_load_explicit(&slot->hot.lkey, memory_order_relaxed);
         return true;
     }

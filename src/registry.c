@@ -303,9 +303,11 @@ void object_release_late(struct slot *slot)
     token t = slot_token(slot);
     struct object_facts facts = object_facts(slot);
     bool kept = kept_by_children(slot);
+    int saved = errno; /* the call under way is about another object */
     if (!release(slot, kept ? STATE_LIVE : STATE_DEFERRED))
         return;
     int error = errno;
+    errno = saved;
     if (!kept)
         remember_refused(t);
     finding_note(RULE_LEAKED_MR, facts.site, "the deferred release of this %s failed (%s); it will be tried again",
@@ -515,9 +517,10 @@ static bool last_reference_gone(struct slot *slot, token t)
         return true;
     /*
      * A completion that saw the object live has cleared its cell, but may not have let us see it, nor those who try after
-     * us: see cells.h. So whatever was in the way, all completions are made to show what they did.
+     * us: see cells.h. So whatever was in the way, all completions are made to show what they did. Another try may be
+     * looking at this moment, and see no more than ours did: its verdict is waited for.
      */
-    if (!atomic_load(&slot->hot.filter) || slot_state(slot) != STATE_DEFERRED)
+    if (!atomic_load(&slot->hot.filter) || await_verdict(slot, t) != word_with(t, STATE_DEFERRED))
         return false;
     heavy_fence();
     return take_lock_and_claim(slot);
