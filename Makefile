@@ -40,7 +40,7 @@ WALK := $(wildcard tests/walk/*.c) tests/rxe/held.c tests/stub/inject.c
 WALK_WRAPS := $(foreach f,malloc calloc realloc aligned_alloc mmap mprotect madvise,-Wl,--wrap=$f)
 VARIANTS := plain debug san tsan
 
-.PHONY: all packages have check demo bench-quick bench-rxe unit rxe walk format clean help
+.PHONY: all packages have check check-long model demo bench-quick bench-rxe unit rxe walk format clean help
 all: $(BUILD)/plain/libmrguard.so $(BUILD)/plain/libmrguard.a $(BUILD)/debug/libmrguard.so $(EXAMPLES:%=$(BUILD)/plain/%) ## build the library, its debug build and the examples
 	@:
 
@@ -125,6 +125,12 @@ bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrg
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg
 	@tests/guest/rxe-run -- sh -c '$(BUILD)/plain/bench_reg "$$RXE_ADDR"'
 
+model: packages ## check the models of the protocol, and that their mutants are refuted: 9 million states (2 min)
+	@BUILD=$(BUILD) tests/model/run
+
+check-long: packages ## the full model: 61 million states (6 min, 3 GB)
+	@BUILD=$(BUILD) tests/model/run --long
+
 demo: packages ## serve a file by RDMA READ, then show what is refused; FILE=... (1 min)
 	@$(MAKE) --no-print-directory -j2 all
 	@BUILD=$(BUILD) examples/demo
@@ -142,7 +148,7 @@ format: ## format every C file in place (clang-format 14)
 	clang-format -i $(SOURCES) $(HEADERS) $(wildcard src/*.h tests/*.h tests/*/*.[ch] examples/*.[ch])
 
 clean: ## remove what was built; the guest's kernel stays
-	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/bench $(BUILD)/test
+	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/bench $(BUILD)/model $(BUILD)/test
 
 help: ## list the targets and what they cost
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
