@@ -1,8 +1,8 @@
 # mrguard. `make help` lists the targets.
 #
 # Variants are built side by side under build/: plain (gcc), debug (gcc, which also reports aliased borrows), san (clang
-# with AddressSanitizer, UndefinedBehaviorSanitizer and LeakSanitizer) and, for the stress test alone, tsan (clang with
-# ThreadSanitizer). So both compilers see every file with the strict flags.
+# with AddressSanitizer, UndefinedBehaviorSanitizer and LeakSanitizer) and, for one test each, tsan (clang with
+# ThreadSanitizer) and fuzz (clang with libFuzzer). So both compilers see every file with the strict flags.
 
 BUILD ?= build
 # As the user wrote it, quotes and dollars and all: it goes to the demo through the environment.
@@ -28,6 +28,10 @@ CC_san ?= clang
 FLAGS_san := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 CC_tsan ?= clang
 FLAGS_tsan := -O1 -fsanitize=thread
+# For the fuzz target alone, which libFuzzer is linked into.
+CC_fuzz ?= clang
+FLAGS_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+  -fno-sanitize-coverage=trace-cmp
 
 SOURCES := $(wildcard src/*.c)
 UNIT := $(wildcard tests/unit/*.c) $(wildcard tests/stub/*.c)
@@ -38,9 +42,13 @@ STRESS := tests/stress/stress.c tests/stub/stub.c
 # The failure walk. The linker sends mrguard's allocations to it, and nobody else's.
 WALK := $(wildcard tests/walk/*.c) tests/rxe/held.c tests/stub/inject.c
 WALK_WRAPS := $(foreach f,malloc calloc realloc aligned_alloc mmap mprotect madvise,-Wl,--wrap=$f)
-VARIANTS := plain debug san tsan
+FUZZ := $(wildcard tests/fuzz/*.c) tests/stub/stub.c tests/stub/inject.c
+VARIANTS := plain debug san tsan fuzz
 
-.PHONY: all packages have check check-long model demo bench-quick bench-rxe unit rxe walk format clean help
+FUZZ_SECONDS ?= 3600
+export FUZZ_SECONDS
+
+.PHONY: all packages have check check-long model demo bench-quick bench-rxe unit rxe walk fuzz fuzz-long format clean help
 all: $(BUILD)/plain/libmrguard.so $(BUILD)/plain/libmrguard.a $(BUILD)/debug/libmrguard.so $(EXAMPLES:%=$(BUILD)/plain/%) ## build the library, its debug build and the examples
 	@:
 
@@ -80,6 +88,10 @@ $(BUILD)/$1/walk: $(WALK:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $(WALK_WRAPS) $$^ $(LIBS) -o $$@
 
+$(BUILD)/$1/fuzz: $(FUZZ:%.c=$(BUILD)/$1/obj/%.o) $(BUILD)/$1/libmrguard.a
+	$(SAY) '  LINK  $$@'
+	$(Q)$(CC_$1) $(subst fuzzer-no-link,fuzzer,$(FLAGS_$1)) -Wl,--wrap=dladdr $$^ $(LIBS) -o $$@
+
 $(BUILD)/$1/bench_reg: $(BUILD)/$1/obj/tests/rxe/bench_reg.o $(BUILD)/$1/libmrguard.a
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $$^ $(LIBS) -o $$@
@@ -88,9 +100,11 @@ $(EXAMPLES:%=$(BUILD)/$1/%): $(BUILD)/$1/%: $(BUILD)/$1/obj/examples/%.o $(BUILD
 	$(SAY) '  LINK  $$@'
 	$(Q)$(CC_$1) $(FLAGS_$1) $$< -L$(BUILD)/$1 -lmrguard $(LIBS) -Wl,-rpath,'$$$$ORIGIN' -o $$@
 
--include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(STRESS) $(WALK) tests/rxe/bench_reg.c $(EXAMPLES:%=examples/%.c))
+-include $(patsubst %.c,$(BUILD)/$1/obj/%.d,$(SOURCES) $(UNIT) $(RXE) $(STRESS) $(WALK) $(FUZZ) tests/rxe/bench_reg.c $(EXAMPLES:%=examples/%.c))
 endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$v)))
+# What the fuzzer is to reach is the library.
+$(BUILD)/fuzz/obj/tests/%.o: FLAGS_fuzz += -fno-sanitize=fuzzer-no-link
 .SECONDARY:
 
 # `make PACKAGES=have ...` skips this where the machine has its packages otherwise.
@@ -101,8 +115,8 @@ endif
 
 BUILT := $(foreach v,plain san,$(BUILD)/$v/libmrguard.so $(BUILD)/$v/unit $(BUILD)/$v/rxe $(BUILD)/$v/walk $(EXAMPLES:%=$(BUILD)/$v/%))
 
-have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress \
-  $(BUILD)/debug/libmrguard.so $(BUILD)/debug/unit
+have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/bench/posts $(BUILD)/plain/bench_reg $(BUILD)/tsan/stress \
+  $(BUILD)/debug/libmrguard.so $(BUILD)/debug/unit $(BUILD)/fuzz/fuzz
 	@:
 
 check: packages ## build and run everything: the tests' last line is "N passed, N failed" (13 min)
@@ -121,6 +135,14 @@ walk: packages ## every call below us fails once, over soft-RoCE: 800 lives and 
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/plain/walk
 	tests/guest/rxe-run --timeout 900 -- $(BUILD)/plain/walk
 
+fuzz: packages ## 10 million operations against a reference model (100 s)
+	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/fuzz/fuzz
+	@BUILD=$(BUILD) tests/fuzz/run
+
+fuzz-long: packages ## likewise from a random seed; FUZZ_SECONDS=3600 (1 h)
+	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/fuzz/fuzz
+	@BUILD=$(BUILD) tests/fuzz/run long
+
 bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrguard (20 s)
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg
 	@tests/guest/rxe-run -- sh -c '$(BUILD)/plain/bench_reg "$$RXE_ADDR"'
@@ -136,7 +158,7 @@ demo: packages ## serve a file by RDMA READ, then show what is refused; FILE=...
 	@BUILD=$(BUILD) examples/demo
 
 bench-quick: packages ## instructions and bytes of mrguard beside raw verbs, into build/bench/results.json (10 s)
-	@$(MAKE) --no-print-directory -j2 $(BUILD)/bench/bench
+	@$(MAKE) --no-print-directory -j2 $(BUILD)/bench/bench $(BUILD)/bench/posts
 	@BUILD=$(BUILD) tests/bench/run
 
 $(BUILD)/bench/bench $(BUILD)/bench/posts: $(BUILD)/bench/%: tests/bench/%.c $(BUILD)/plain/obj/tests/stub/stub.o $(BUILD)/plain/libmrguard.a

@@ -117,8 +117,8 @@ MRG_API int mrg_ibv_destroy_qp(mrg_qp *qp MRG_TAKES);
 
 /*
  * Brings a QP to a state, an id's as well (ibv_modify_qp). To RESET: what was in flight is dropped and its borrows
- * end; completions of it that are still in a CQ are not handed out. Posts of other threads find the QP shut
- * meanwhile (ESTALE). EINVAL (bad-argument): attr NULL.
+ * end; completions of it that are still in a CQ are not handed out, but for receives from an SRQ, whose WRs they are. Posts
+ * of other threads find the QP shut meanwhile (ESTALE). EINVAL (bad-argument): attr NULL.
  */
 MRG_API int mrg_modify_qp(mrg_qp *qp, struct ibv_qp_attr *attr, int attr_mask) MRG_MUST_CHECK;
 

@@ -226,8 +226,9 @@ MRG_API int mrg_ack_cq_events(mrg_cq *cq, unsigned int count);
 /*
  * Takes up to count completions into wc (ibv_poll_cq) and ends the borrows of their WRs. wr_id is what the
  * caller posted; on an error only wr_id, status, qp_num and vendor_err are valid, as ever. Completions of a QP that is
- * gone are swallowed. Returns how many, 0 if there is none; -1. EINVAL (bad-argument): count below 1, wc NULL. Cost: a
- * lock of the CQ's and one of each completion's queue. Releases MRs whose release was deferred to these completions.
+ * gone are swallowed, but for receives from an SRQ, whose WRs they are. Returns how many, 0 if there is none; -1. EINVAL
+ * (bad-argument): count below 1, wc NULL. Cost: a lock of the CQ's, none if it is single-threaded; an SRQ's completion
+ * takes one of the SRQ's. Releases MRs whose release was deferred to these completions.
  */
 MRG_API int mrg_poll_cq(mrg_cq *cq, int count, struct ibv_wc *wc);
 
