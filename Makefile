@@ -119,7 +119,7 @@ have: $(BUILT) $(BUILD)/bench/bench $(BUILD)/bench/posts $(BUILD)/plain/bench_re
   $(BUILD)/debug/libmrguard.so $(BUILD)/debug/unit $(BUILD)/fuzz/fuzz
 	@:
 
-check: packages ## build and run everything: the tests' last line is "N passed, N failed" (13 min)
+check: packages ## build and run everything: the tests' last line is "N passed, N failed" (16 min)
 	@$(MAKE) --no-print-directory -j2 have
 	@BUILD=$(BUILD) tests/check
 
