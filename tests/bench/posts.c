@@ -298,7 +298,8 @@ static volatile int mark;
 static void trace(void)
 {
     char here;
-    printf("mark %p\nstack %p %p\n", (void *)&mark, (void *)((uintptr_t)&here - 65536), (void *)((uintptr_t)&here + 65536));
+    printf("mark %p\nstack %p %p\n", (void *)&mark, (void *)((uintptr_t)&here - 65536),
+           (void *)((uintptr_t)&here + 65536));
     fflush(stdout);
     repeat(guarded, &lanes[0], 40);
     repeat(guarded, &lanes[1], 40);
