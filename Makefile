@@ -48,7 +48,7 @@ VARIANTS := plain debug san tsan fuzz
 FUZZ_SECONDS ?= 3600
 export FUZZ_SECONDS
 
-.PHONY: all packages have check check-long model demo bench-quick bench-rxe unit rxe walk fuzz fuzz-long format clean help
+.PHONY: all packages have check check-long model demo bench bench-quick bench-rxe unit rxe walk fuzz fuzz-long format clean help
 all: $(BUILD)/plain/libmrguard.so $(BUILD)/plain/libmrguard.a $(BUILD)/debug/libmrguard.so $(EXAMPLES:%=$(BUILD)/plain/%) ## build the library, its debug build and the examples
 	@:
 
@@ -142,6 +142,10 @@ fuzz: packages ## 10 million operations against a reference model (100 s)
 fuzz-long: packages ## likewise from a random seed; FUZZ_SECONDS=3600 (1 h)
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/fuzz/fuzz
 	@BUILD=$(BUILD) tests/fuzz/run long
+
+bench: bench-quick ## likewise, with a plot of posts in build/bench/posts.svg, then over soft-RoCE (1 min)
+	@BUILD=$(BUILD) tests/bench/plot
+	@$(MAKE) --no-print-directory bench-rxe
 
 bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrguard (20 s)
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg
