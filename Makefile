@@ -143,11 +143,11 @@ fuzz-long: packages ## likewise from a random seed; FUZZ_SECONDS=3600 (1 h)
 	@$(MAKE) -s --no-print-directory -j2 $(BUILD)/fuzz/fuzz
 	@BUILD=$(BUILD) tests/fuzz/run long
 
-bench: bench-quick ## likewise, with a plot of posts in build/bench/posts.svg, then over soft-RoCE (1 min)
+bench: bench-quick ## likewise, with a plot of posts in build/bench/posts.svg, then over soft-RoCE (2 min)
 	@BUILD=$(BUILD) tests/bench/plot
 	@$(MAKE) --no-print-directory bench-rxe
 
-bench-rxe: packages ## the cost of a registration over soft-RoCE, raw beside mrguard (20 s)
+bench-rxe: packages ## the cost of a registration over soft-RoCE, by size, raw beside mrguard (50 s)
 	@$(MAKE) --no-print-directory -j2 $(BUILD)/plain/bench_reg
 	@tests/guest/rxe-run -- sh -c '$(BUILD)/plain/bench_reg "$$RXE_ADDR"'
 
