@@ -48,7 +48,7 @@ enum type {
     TYPE_MW,
     TYPE_MULTICAST, /* a join; known by its address, not by a handle */
     TYPE_ASYNC_EVENT,
-    TYPE_BORROW, /* an explicit one: those of WRs are counts */
+    TYPE_BORROW, /* an explicit one: those of WRs are cells */
     TYPE_ANNEX,  /* no object: see struct annex */
     TYPE_COUNT
 };

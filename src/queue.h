@@ -294,7 +294,8 @@ static ALWAYS_INLINE enum completion borrow_end(struct endings *endings, struct 
     wc->wr_id = record->wr_id;
     end_record(queue, record, finished);
     atomic_store_explicit(&queue->cells.tail, tail + 1, memory_order_release);
-    endings->expected += UINT64_C(1) << RECORD_SHIFT; /* behind the last record it names none: found anew */
+    endings->expected =
+        borrow_wr_id(queue, tail + 1); /* not counted up: above the record's number stands which queue */
     return COMPLETION_OURS;
 }
 

@@ -28,8 +28,10 @@ static ALWAYS_INLINE struct queue *quick_queue(mrg_id *id, int which, token *qp)
     const struct slot *slot = slot_at(t);
     if (__builtin_expect(word_now(slot) != word_with(t, STATE_LIVE), 0))
         return NULL;
-    *qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_relaxed);
-    return *qp ? atomic_load_explicit(&id_of(slot)->queues[which], memory_order_relaxed) : NULL;
+    *qp = atomic_load_explicit(&id_of(slot)->qp, memory_order_acquire);
+    struct queue *queue = atomic_load_explicit(&id_of(slot)->queues[which], memory_order_acquire);
+    bool ours = word_now(slot) == word_with(t, STATE_LIVE); /* bodies are reused: what was read may be another id's */
+    return __builtin_expect(*qp && ours, 1) ? queue : NULL;
 }
 
 static ALWAYS_INLINE struct qp *quick_qp(const struct queue *queue, int which)

@@ -24,14 +24,14 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Completions on the CQs made for the id have no other reader any more. */
+/* Completions on the CQs made for the id have no other reader any more. A few: posts may go on as fast as we poll. */
 static void poll_own(const struct id *id)
 {
     for (int i = 0; i < QUEUES; i++) {
         struct finished finished = {0};
-        struct ibv_wc wc[16];
-        while (id->cqs[i] && cq_poll((void *)(uintptr_t)id->cqs[i], 16, wc, &finished) > 0) {
-        }
+        struct ibv_wc wc[64];
+        if (id->cqs[i])
+            cq_poll((void *)(uintptr_t)id->cqs[i], 64, wc, &finished);
         release_finished(&finished);
     }
 }
@@ -74,14 +74,31 @@ static void drain_and_stop(struct slot *slot, int timeout_ms, const struct here 
     object_exit(slot_at(t));
 }
 
-/* Groups are left, or the provider refuses. Another thread may be doing the same. */
-static int leave_groups(struct slot *id)
+static bool has_event(const struct slot *join, const void *arg)
+{
+    (void)arg;
+    return join->cold.first_child;
+}
+
+/* An event of a group's that was got and not acknowledged keeps its join. */
+static int refuse_busy_groups(struct slot *id, const struct here *here)
+{
+    struct slot *join = object_hold_child(id, TYPE_MULTICAST, has_event, NULL);
+    if (!join)
+        return 0;
+    refuse(RULE_UNACKED_EVENT, here, join, "an event of the id's multicast join is not acknowledged");
+    object_exit(join);
+    return -1;
+}
+
+/* Groups are left, or the provider refuses, or an event came meanwhile. */
+static int leave_groups(struct slot *id, const struct here *here)
 {
     struct slot *join;
     while ((join = object_hold_child(id, TYPE_MULTICAST, NULL, NULL))) {
         token t = slot_token(join);
         object_exit(join);
-        if (!object_close(join, t, 0, NULL) && object_release(join))
+        if (object_close(join, t, 0, here) || object_release(join))
             return -1;
     }
     return 0;
@@ -119,9 +136,16 @@ static int release_mrs(struct slot *id, const struct here *here)
     struct tally tally = {0};
     struct slot *mr;
     int result = 0;
-    while (!result && object_has_child(id, TYPE_MR)) /* one that another thread is releasing is waited for */
-        if ((mr = object_hold_child(id, TYPE_MR, NULL, NULL)))
+    while (!result && object_has_child(id, TYPE_MR)) {
+        if ((mr = object_hold_child(id, TYPE_MR, NULL, NULL))) {
             result = release_mr(id, mr, &tally);
+        } else if ((mr = object_hold_deferred_child(id, TYPE_MR))) { /* given up meanwhile */
+            ep_move_to_pd(mr, id);
+            object_exit(mr);
+        } else { /* another thread is making or releasing one */
+            nap();
+        }
+    }
     if (!tally.released && !tally.left)
         return result;
     int error = errno;
@@ -137,11 +161,14 @@ static int release_mrs(struct slot *id, const struct here *here)
 
 static int shut_down(struct slot *slot, int timeout_ms, const struct here *here)
 {
-    if (ep_refuse_busy_srq(slot, here) || id_refuse_busy_qp(slot, 1U << TYPE_MULTICAST, here))
+    if (refuse_busy_groups(slot, here) || ep_refuse_busy_srq(slot, here) ||
+        id_refuse_busy_qp(slot, 1U << TYPE_MULTICAST, here))
         return -1;
     drain_and_stop(slot, timeout_ms, here);
-    return leave_groups(slot) || id_destroy_qp(slot, here) || id_destroy_srq(slot, here) || release_mrs(slot, here) ? -1
-                                                                                                                    : 0;
+    return leave_groups(slot, here) || id_destroy_qp(slot, here) || id_destroy_srq(slot, here) ||
+                   release_mrs(slot, here)
+               ? -1
+               : 0;
 }
 
 API(int, mrg_shutdown_ep, (mrg_id * id, int timeout_ms), (id, timeout_ms))

@@ -117,8 +117,8 @@ MRG_API int mrg_destroy_ep(mrg_id *id MRG_TAKES);
  * stays as it is, on its PD. Its handle stays good; those of all else are gone.
  *
  * Any thread; blocks, for timeout_ms and what the provider takes. EINVAL (bad-argument): timeout_ms negative. EBUSY as
- * mrg_destroy_ep, but for MRs and groups; then nothing was touched. Where the provider refuses half way, what is left is
- * usable and the same call goes on from there.
+ * mrg_destroy_ep, but for MRs and groups; then nothing was touched. Where the provider refuses half way, or an event is got
+ * or another thread comes while sends are waited for (EBUSY), what is left is usable and the same call goes on from there.
  */
 MRG_API int mrg_shutdown_ep(mrg_id *id MRG_TAKES, int timeout_ms);
 

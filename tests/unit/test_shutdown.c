@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "id.h"
+
 static char memory[4096];
 
 /* Findings since the last look. */
@@ -172,6 +174,12 @@ Test(shutdown, leaves_its_groups)
     cr_assert_eq(mrg_bind_addr(id, &addr), 0);
     cr_assert_eq(mrg_create_qp(id, NULL, &attr), 0);
     cr_assert_eq(mrg_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
+    mrg_cm_event *event;
+    stub_multicast_event(id_of(slot_at(handle_token(id)))->raw, RDMA_CM_EVENT_MULTICAST_JOIN, stub.last_join);
+    cr_assert_eq(mrg_get_cm_event(channel, &event), 0);
+    expect_refused(mrg_shutdown_ep(id, 0), EBUSY, "unacked-event");
+    cr_expect_eq(stub.joins, 1, "nothing was touched");
+    cr_assert_eq(mrg_ack_cm_event(event), 0);
     cr_expect_eq(mrg_shutdown_ep(id, 0), 0);
     cr_expect_eq(mrg_destroy_event_channel(channel), 0);
     expect_nothing_left();
