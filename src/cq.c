@@ -91,14 +91,14 @@ static token cq_new(const struct cq_parts *parts, const struct here *here)
     if (!slot)
         return object_refuse_new(&cq_class, here), 0;
     struct cq *cq = cq_of(slot);
-    cq->raw = NULL;
-    cq->own_channel = NULL;
-    cq->context = parts->context;
     if (!cq->ready)
         pthread_mutex_init(&cq->waiting, NULL);
     cq->ready = true;
     atomic_store(&cq->unacked, 0);
-    gate_shut(&cq->endings.gate); /* a thread with an old handle may be about to enter */
+    gate_shut(&cq->endings.gate); /* a thread with an old handle may be inside, or about to enter */
+    cq->raw = NULL;
+    cq->own_channel = NULL;
+    cq->context = parts->context;
     gate_give(&cq->endings.gate, slot_token(slot), parts->single_threaded);
     endings_reset(&cq->endings);
     gate_open(&cq->endings.gate);
